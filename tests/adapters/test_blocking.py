@@ -1,6 +1,8 @@
 """The driver of blocking callers: steps one after the other, in this thread or beside a loop, and nothing left."""
 
 import asyncio
+import gc
+import signal
 import threading
 from contextvars import ContextVar
 
@@ -100,3 +102,41 @@ def test_who_waits_lets_others_in() -> None:
     assert order == ["first begins", "second", "first ends"]
     first.close()
     second.close()
+
+
+def test_an_interrupt_beside_a_running_loop() -> None:
+    """Who is interrupted while a step waits goes on at once; the step is cancelled, and its loop closed."""
+    waits, ended = threading.Event(), threading.Event()
+    main = threading.get_ident()
+
+    async def linger() -> None:
+        waits.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    def interrupt() -> None:
+        waits.wait()
+        signal.pthread_kill(main, signal.SIGINT)
+
+    async def ask() -> None:
+        driver = Driver(Turnstile())
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                driver.run(linger)
+        finally:
+            thread.join()
+        driver.close()
+        assert driver.closed
+
+    before = set(threading.enumerate())
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        loop.run_until_complete(ask())  # `Runner.run` has a handler of its own, which cancels the task first
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
+    assert ended.is_set()
+    gc.collect()  # which tells of a loop that was not closed

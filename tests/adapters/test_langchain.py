@@ -1,7 +1,9 @@
 """The LangChain chat model: a tool task on a model that misbehaves, with the contract and with protocol `off`."""
 
 import asyncio
+import gc
 import json
+import signal
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +18,7 @@ from mustcall import Controls, ForceUnmet, Upstream, UpstreamRejected, UpstreamU
 from mustcall.adapters.langchain import ChatMustcall
 from mustcall.core.origin import Wire
 from mustcall.policy.facts.profile import Protocol
-from mustcall.testing import Call, Cut, End, Fail, Say, ScriptedModel, ScriptedUpstream, Think, Turn
+from mustcall.testing import Call, Cut, End, Fail, Hang, Say, ScriptedModel, ScriptedUpstream, Think, Turn
 
 QUESTION = "What does a hat cost?"
 ANSWER = "A hat costs 12 euros."
@@ -234,3 +236,32 @@ def test_tool_choice(given: Any, sent: Any) -> None:
     assert model.requests[0].body.get("tool_choice") == sent
     offered = model.requests[0].body["tools"]
     assert json.loads(json.dumps(offered))[0]["function"]["name"] == "price"
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
+def test_an_interrupt_inside_a_running_loop(streams: bool) -> None:
+    """A caller who is interrupted beside a running loop gets the interrupt, and the upstream's work ends."""
+    main = threading.get_ident()
+    with ScriptedUpstream([Hang(Turn(Say("No.")))]) as upstream:
+        model = ChatMustcall(upstream=Upstream(f"chat={upstream.base_url}#m"))
+
+        def interrupt() -> None:
+            upstream.wait_for_requests(1)
+            signal.pthread_kill(main, signal.SIGINT)
+
+        async def asked() -> None:
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            try:
+                with pytest.raises(KeyboardInterrupt):
+                    list(model.stream("Hi")) if streams else model.invoke("Hi")
+            finally:
+                thread.join()
+
+        before = set(threading.enumerate())
+        with asyncio.Runner() as runner:
+            runner.get_loop().run_until_complete(asked())
+        for thread in set(threading.enumerate()) - before:
+            thread.join()
+        assert [request.ended for request in upstream.wait_until_done()] == [End.DISCONNECTED]
+    gc.collect()  # which tells of a loop that was not closed

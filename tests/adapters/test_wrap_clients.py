@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import signal
 import threading
 from typing import Any, assert_type
 
@@ -206,6 +207,38 @@ def test_azure(kind: Any) -> None:
     assert reply.choices[0].message.tool_calls[0].function.name == "price"
     url = "https://a.test/openai/deployments/dep/chat/completions?api-version=2026-01-01"
     assert [(str(request.url), request.headers["api-key"]) for request in seen] == [(url, "key")] * 2
+
+
+@pytest.mark.parametrize("blocks", [True, False], ids=["blocking", "awaited"])
+def test_work_in_the_background(blocks: bool) -> None:
+    """A Responses request with `background` starts a job and is sent once: that nothing is there yet is no fault."""
+    seen: list[httpx2.Request] = []
+    job: dict[str, Any] = {
+        "id": "resp_1",
+        "object": "response",
+        "status": "queued",
+        "output": [],
+        "model": "m",
+        "background": True,
+    }
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request)
+        return httpx2.Response(200, json=job)
+
+    transport = httpx2.MockTransport(answer)
+    if blocks:
+        with wrap(OpenAI(base_url="http://u.test", api_key="k", http_client=httpx2.Client(transport=transport))) as one:
+            started: Any = one.responses.create(model="m", input=QUESTION, background=True)
+    else:
+
+        async def asked() -> Any:
+            http = httpx2.AsyncClient(transport=transport)
+            async with wrap(AsyncOpenAI(base_url="http://u.test", api_key="k", http_client=http)) as client:
+                return await client.responses.create(model="m", input=QUESTION, background=True)
+
+        started = asyncio.run(asked())
+    assert (started.id, started.status, len(seen)) == ("resp_1", "queued", 1)
 
 
 def test_inside_a_running_loop() -> None:
@@ -429,4 +462,33 @@ def test_an_interrupt() -> None:
                 client.chat.completions.create(model="m", messages=ASKED)
             reply = client.chat.completions.create(model="m", messages=ASKED, tools=[TOOL])
         assert reply.choices[0].message.tool_calls[0].function.name == "price"
+        assert len(upstream.requests) == 1
+
+
+def test_an_interrupt_inside_a_running_loop() -> None:
+    """A turn whose caller was interrupted beside a running loop asks the upstream for nothing more."""
+    main = threading.get_ident()
+    with ScriptedUpstream([Hang(Turn(Say("No.")))], default=GOOD) as upstream:
+        client = wrap(make_client(SYNC, upstream.url, max_retries=0))
+
+        def interrupt() -> None:
+            upstream.wait_for_requests(1)
+            signal.pthread_kill(main, signal.SIGINT)
+
+        async def asked() -> None:
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            try:
+                with pytest.raises(KeyboardInterrupt):
+                    client.chat.completions.create(model="m", messages=ASKED, tools=[TOOL], tool_choice="required")
+            finally:
+                thread.join()
+
+        before = set(threading.enumerate())
+        with asyncio.Runner() as runner:
+            runner.get_loop().run_until_complete(asked())
+        upstream.release()
+        for thread in set(threading.enumerate()) - before:
+            thread.join()
+        client.close()
         assert len(upstream.requests) == 1

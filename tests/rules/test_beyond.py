@@ -176,11 +176,12 @@ def test_none_is_enforced(wire: str, stream: bool) -> None:
 
 @ways
 def test_none_is_enforced_when_nothing_else_was_said(wire: str, stream: bool) -> None:
-    """Rules 38, 125: a forbidden call alone is an empty reply: two reminders, then a typed error."""
+    """Rules 38, 125: a forbidden call alone is an empty reply: two reminders without tools, then a typed error."""
     asked = request(wire, choice="none", stream=stream)
     with Rig(CALL, CALL, CALL, upstream=wire) as rig:
         got = rig.ask(wire, asked)
-        assert rig.bodies == [asked, *[reminded(wire, asked, EMPTY)] * 2]
+        again = {key: value for key, value in asked.items() if key not in ("tools", "tool_choice")}
+        assert rig.bodies == [asked, *[reminded(wire, again, EMPTY)] * 2]
     assert (got.status, got.calls) == (FAILED[wire], ())
     assert got.error["message"].startswith("EmptyReply: ")
 

@@ -515,10 +515,29 @@ def test_json_that_was_asked_for(stage: Stage, wire: str, stream: bool) -> None:
         assert (outcome.calls, outcome.text) == ((), text)
 
 
+@pytest.mark.parametrize("form", ["bare", "fenced", "an array", "a fence each", "a ReAct action"])
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
-def test_json_where_nothing_may_be_called(stage: Stage, wire: str, stream: bool) -> None:
-    """Rules 63, 125: under `tool_choice: none` a JSON call object is the answer: it is neither dropped nor retried."""
-    body = request(wire, stream=stream, model=stranger(), choice="none")
-    outcome = stage.play(Turn(Say(f"```json\n{JSON_CALL}\n```"))).ask(wire, body)
-    assert stage.bodies == [body]
-    assert (outcome.error, outcome.calls, outcome.text) == ({}, (), f"```json\n{JSON_CALL}\n```")
+def test_json_where_nothing_may_be_called(stage: Stage, wire: str, stream: bool, form: str) -> None:
+    """Rules 63, 125: under `tool_choice: none` a JSON call that is the reply is a call, and no call is delivered."""
+    asked: Json = {"stream": stream, "model": stranger(), "choice": "none"}
+    outcome = stage.play(Turn(Say(REPLIES[form][0])), Turn(Say("It rains."))).ask(wire, request(wire, **asked))
+    again = arriving(wire, wire, WORDS.empty, **asked)
+    del again["tools"], again["tool_choice"]
+    assert stage.bodies == [request(wire, **asked), again]
+    assert (outcome.error, outcome.calls, outcome.text) == ({}, (), "It rains.")
+
+
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_json_that_is_the_answer_where_nothing_may_be_called(stage: Stage, wire: str, stream: bool) -> None:
+    """Rules 63, 122, 125: what the user asked to see, what prose explains, and what names no tool on offer stays."""
+    asked = [
+        ("Show me an example of a tool call in JSON.", f"```json\n{JSON_CALL}\n```"),
+        ("Weather in Paris?", REPLIES["with prose behind it"][0]),
+        ("Weather in Paris?", REPLIES["another tool"][0]),
+        ("Weather in Paris?", '{"city": "Paris", "weather": "rain"}'),
+    ]
+    for question, text in asked:
+        body = request(wire, question, stream=stream, model=stranger(), choice="none")
+        outcome = stage.play(Turn(Say(text))).ask(wire, body)
+        assert stage.bodies == [body]
+        assert (outcome.error, outcome.calls, outcome.text) == ({}, (), text)

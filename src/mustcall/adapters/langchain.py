@@ -107,7 +107,8 @@ class ChatMustcall(BaseChatModel):
                         run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                     yield chunk
         finally:
-            driver.run(pieces.close)
+            if not driver.closed:  # a caller who was interrupted beside a running loop has left both to it
+                driver.run(pieces.close)
             driver.close()
 
     async def _astream(

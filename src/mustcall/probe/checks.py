@@ -37,7 +37,7 @@ __all__ = [
 
 _MODEL_FAILURES = frozenset(word for kind in ModelError.__subclasses__() for word in (kind.code, kind.__name__))
 _RATE_LIMITED = frozenset({429, 529})
-_ALONE: dict[ChoiceMode, Literal["reply", "anywhere", "never"]] = {ChoiceMode.NONE: "never", ChoiceMode.AUTO: "reply"}
+_ALONE: dict[ChoiceMode, Literal["reply", "anywhere"]] = {ChoiceMode.NONE: "reply", ChoiceMode.AUTO: "reply"}
 
 
 def held(note: str = "") -> CellFinding:
@@ -130,7 +130,7 @@ def still_thinking(reply: Reply) -> CellFinding | None:
 def calls_in_text(request: Request, reply: Reply) -> tuple[CallEnd, ...]:
     """Return the calls of offered tools that stand in the text or the reasoning of a reply, by our dialects.
 
-    JSON without markup of its own is read as turns read it: any under a forced choice, none where calls are forbidden.
+    JSON without markup of its own is read as turns read it: any under a forced choice, else what is the whole reply.
     """
     tools = functions_of(request.tools)
     if not tools:

@@ -37,7 +37,7 @@ def judge_bare(
     def shows() -> bool:
         return asks_to_be_shown(latest_input(request).texts)
 
-    lookout = ScanTargets(tools=tools, separated=True, alone=_alone(demand, request), shown=shows)
+    lookout = ScanTargets(tools=tools, separated=True, alone=_alone(demand), shown=shows)
     case = Case(
         request=request,
         demand=demand,
@@ -55,8 +55,6 @@ def judge_bare(
     return judge(case, reply, ReplyScanner(lookout if tools else None, reply.id).read(reply))
 
 
-def _alone(demand: Demand, request: Request) -> Literal["reply", "anywhere", "never"]:
+def _alone(demand: Demand) -> Literal["reply", "anywhere"]:
     """Return what JSON without markup is, as in a turn."""
-    if demand.forbids and request.output is None:
-        return "never"
     return "anywhere" if demand.forced else "reply"

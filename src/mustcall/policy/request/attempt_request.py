@@ -63,8 +63,9 @@ def shape(
     match rung.kind:
         case RungKind.PLAIN:
             # A choice without tools is not sent (rule 4); the `none` that came with stub tools stands (rule 104).
-            if demand.choice != request.tool_choice and (demand.choice is not None or not request.tools):
-                changes["tool_choice"] = demand.choice
+            choice = None if offers_nothing(request) else demand.choice
+            if choice != request.tool_choice and (choice is not None or not request.tools):
+                changes["tool_choice"] = choice
             if offers_nothing(request):
                 changes |= _without_fields(request, OWN_CHOICES)
         case RungKind.NATIVE | RungKind.HARD:

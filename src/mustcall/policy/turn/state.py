@@ -239,10 +239,8 @@ class TurnState:
             call_start=self._call_start,
         )
 
-    def _alone_means(self) -> Literal["reply", "anywhere", "never"]:
-        """Return what JSON without markup and a fence are; where nothing may be called they are the answer's text."""
-        if self.plan.demand.forbids and self._request.output is None:
-            return "never"
+    def _alone_means(self) -> Literal["reply", "anywhere"]:
+        """Return what a call as JSON without markup is: a call, allowed or not (rules 63, 125), or text."""
         return "anywhere" if self.plan.demand.forced else "reply"
 
     def _is_demanded(self, name: str, arguments: str) -> bool:
