@@ -190,7 +190,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     assert b"Traceback" not in err
 
 
-@pytest.mark.parametrize("arguments", [("replay",), ("minimise", "--max-calls", "28")])
+@pytest.mark.parametrize("arguments", [("replay",), ("minimise", "--max-calls", "31")])
 def test_progress_is_shown_in_a_terminal(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """A bar with the last verdict while it asks; Ctrl-C ends it with a report and code 130."""
     file = tmp_path / "request.json"
