@@ -10,8 +10,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 from weakref import finalize
 
-import msgspec
-
 from mustcall.adapters.blocking import Driver, Turnstile
 from mustcall.adapters.contract import Chunks, Contract, ContractAnswer, ContractRequest
 from mustcall.adapters.httpx_seam import AsyncAttempts, Attempts, BlockingAttempts, plain_headers
@@ -39,20 +37,6 @@ def _wire_of(request: "httpx.Request", routes: Routes) -> Wire | None:
 def _asked(request: "httpx.Request", wire: Wire) -> ContractRequest:
     query = request.url.query.decode("latin-1")
     return ContractRequest(wire=wire, body=request.content, headers=plain_headers(request.headers), query=query)
-
-
-class _Job(msgspec.Struct):
-    background: Any = None
-
-
-def _is_job(asked: ContractRequest) -> bool:
-    """Tell whether a Responses request starts work in the background: what it answers with is no reply yet."""
-    if asked.wire is not Wire.RESPONSES or b'"background"' not in asked.body:
-        return False
-    try:
-        return msgspec.json.decode(asked.body, type=_Job).background is True
-    except msgspec.MsgspecError:
-        return False
 
 
 def _response(http: Any, answer: ContractAnswer, stream: Any = None) -> "httpx.Response":
@@ -84,8 +68,6 @@ class ContractTransport:
             return self._inner.send(request, stream=True)
         request.read()
         asked = _asked(request, wire)
-        if _is_job(asked):
-            return self._inner.send(request, stream=True)
         attempts = BlockingAttempts(self._inner, self._http, request, self._turnstile)
         driver = Driver(self._turnstile)
         keeps = False
@@ -127,8 +109,6 @@ class AsyncContractTransport:
             return await self._inner.send(request, stream=True)
         await request.aread()
         asked = _asked(request, wire)
-        if _is_job(asked):
-            return await self._inner.send(request, stream=True)
         attempts = AsyncAttempts(self._inner, self._http, request)
         answer = await self._contract.answer(asked, attempts)
         _raise_fault(answer, attempts)

@@ -28,6 +28,7 @@ from mustcall.gateway.state.response_owners import Holders
 from mustcall.gateway.state.stored_responses import serve_stored
 from mustcall.ledger.notices import Notices
 from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.facts.routing import choose, is_routed
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.policy.failures.client_retries import retries_itself
@@ -60,6 +61,9 @@ _NO_TRIES = Backoff(retries=0)
 
 #: The values of larger bodies are counted before anything reads them: finding fields takes time for each value.
 _COUNTED_FIRST = 1024 * 1024
+
+#: A Responses request with this field starts a job and gets no reply yet: judged, it would be started again.
+_JOB = "background"
 
 #: Where a model is served, the name it goes under if that is another one, and what is said of that.
 _Routed = tuple[Endpoint, str | None, tuple[Adaptation, ...]]
@@ -178,6 +182,8 @@ class Service:
         endpoint, model, noted = self._route(seen.model, wire)
         if repeats:
             endpoint = msgspec.structs.replace(endpoint, backoff=_NO_TRIES)
+        if wire is endpoint.wire is Wire.RESPONSES and fields is not None and bytes(fields.get(_JOB, b"")) == b"true":
+            controls = msgspec.structs.replace(controls, protocol=Protocol.OFF)
         progress.model, progress.upstream = seen.model, endpoint.name
         if memory is not None and wire is Wire.RESPONSES and not endpoint.keeps_responses:
             keeps, body = await memory.recall_response(body, tenant, token)
