@@ -174,7 +174,7 @@ def test_a_probe_is_told_by_one_word(tmp_path: Path) -> None:
     assert "tool_probe" not in [one.class_ for one in heard]  # it is nothing to detect
     assert counted['mustcall_attempts_total{model="m",upstream="up",verdict="tool_probe"}'] == 1
     found = CliRunner().invoke(cli, ["turns", "list", "--ledger", place, "--verdict", "tool_probe"]).output
-    assert " → ".join(words) in found
+    assert "rejected (2 times) → tool_probe → rejected → answered" in found
     shown = CliRunner().invoke(cli, ["turns", "show", ended.request_id, "--ledger", place, "--json"]).output
     assert [one["verdict"] for one in json.loads(shown)["attempts"]] == words
 
