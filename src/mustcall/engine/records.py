@@ -85,6 +85,17 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
             self.tool, self.problem = _meant(judged, found)[:64], judged.problem
             self.unreadable, self.cut_call = judged.unreadable, judged.cut_call
 
+    def note_refusal(self, error: ErrorInfo) -> None:
+        """Keep that the upstream answered with an error."""
+        again_later = error.status == 429 or error.status >= 500
+        self.verdict = Verdict.UNAVAILABLE if again_later else Verdict.REJECTED
+        self.error = error.code
+
+    def note_failure(self, error: ErrorInfo, now: float) -> None:
+        """Keep how the answer broke off, and that the attempt ended then."""
+        self.verdict, self.error, self.failure = Verdict.UNAVAILABLE, error.code, error
+        self.seconds = now - self.started
+
     def note_probe(self, reply: Reply | None) -> None:
         """Keep that this was a probe for a refused tool (rule 130), which is not judged, and what it cost."""
         self.probe = True

@@ -529,10 +529,7 @@ class EngineTurn:
     def _harvest(self, answer: Answer, body: bytes) -> Reply | None:
         """Read an upstream's error: a reply hidden in it, None to send again; otherwise it is the outcome."""
         info = self._theirs.decode_error(answer.reply.status, body)
-        record = self.record.attempts[-1]
-        again_later = info.status == 429 or info.status >= 500
-        record.verdict = Verdict.UNAVAILABLE if again_later else Verdict.REJECTED
-        record.error = info.code
+        self.record.attempts[-1].note_refusal(info)
         hidden = self._hidden(UpstreamRejected(info), None)
         if hidden is not None:
             return hidden
@@ -571,13 +568,10 @@ class EngineTurn:
 
     async def _again_after(self, error: ErrorInfo, shown: Released | None) -> bool:
         """Wait and tell whether to try again after an answer that broke off; never once something was shown."""
-        record = self.record.attempts[-1]
-        error = without_generation(error)
-        record.verdict, record.error, record.failure = Verdict.UNAVAILABLE, error.code, error
-        record.seconds = self._setting.clock.monotonic() - record.started
+        error, clock = without_generation(error), self._setting.clock
+        self.record.attempts[-1].note_failure(error, clock.monotonic())
         if shown or not is_transient(error):
             return False
-        clock = self._setting.clock
         wait = self._tries.wait(self._endpoint.backoff, error.retry_after, clock, self._deadline)
         if wait is None:
             return False
