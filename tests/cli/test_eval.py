@@ -125,6 +125,48 @@ def test_every_wire_and_path(wire: str, via: str, stream: bool, capsys: pytest.C
 
 
 @pytest.mark.usefixtures("benchmark")
+def test_listed_questions(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--questions` asks what a file lists and nothing else, in whatever order it lists them; the report says so."""
+    Path("ids.txt").write_text("# two sets\n\nmultiple_7\n simple_python_40 \nsimple_python_3\nmultiple_7\n")
+    with ScriptedUpstream(knows_the_benchmark) as upstream:
+        flags = ["--upstream", f"chat={upstream.base_url}", "--model", "m", "--json", "r.json", "--out", "r.jsonl"]
+        code, out, err = evaluate(capsys, "bfcl", *flags, "--questions", "ids.txt")
+        assert code == 0, err
+        summary = summary_in("r.json")
+        assert {each.row.id for each in summary.graded} == {"multiple_7", "simple_python_3", "simple_python_40"}
+        assert summary.facts.sets == ("simple_python", "multiple")
+        assert (summary.asked, summary.facts.planned, summary.partial) == (3, 3, False)
+        assert "the 3 questions of a list" in " ".join(out.split())
+        Path("others.txt").write_text("simple_python_40\nsimple_python_4\nmultiple_7\n")
+        asked = [request.raw for request in upstream.requests if b'"tools"' in request.raw]
+        code, _, err = evaluate(capsys, "bfcl", *flags, "--questions", "others.txt")
+        assert (code, [request.raw for request in upstream.requests if b'"tools"' in request.raw]) == (2, asked)
+        assert "listed" in err
+
+
+@pytest.mark.usefixtures("benchmark")
+@pytest.mark.parametrize(
+    ("listing", "more", "words"),
+    [
+        ("simple_python_4000\n", (), "bfcl has no question 'simple_python_4000'"),
+        ("simple_python_4\n", ("--set", "multiple"), "none of the 1 listed questions is of the sets multiple"),
+        ("# nothing\n", (), "lists no question"),
+        ("simple_python_4\n", ("--limit", "2"), "leave out --limit"),
+    ],
+)
+def test_listed_questions_that_cannot_be_asked(
+    listing: str, more: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A list that names no such question is refused in a sentence before anybody is asked."""
+    Path("ids.txt").write_text(listing)
+    with ScriptedUpstream(knows_the_benchmark) as upstream:
+        flags = ["--upstream", f"chat={upstream.base_url}", "--model", "m", "--questions", "ids.txt", *more]
+        code, _, err = evaluate(capsys, "bfcl", *flags)
+    assert (code, upstream.requests) == (2, [])
+    assert words in " ".join(err.split())
+
+
+@pytest.mark.usefixtures("benchmark")
 @pytest.mark.parametrize("choice", ["required", "named"])
 def test_a_demanded_call(choice: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The choice goes out as the wire writes it; sets without a right call are left out."""

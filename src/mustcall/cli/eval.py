@@ -1,5 +1,6 @@
 """`mustcall eval`: a suite of questions with and without mustcall, every reply kept, scored again at will."""
 
+import hashlib
 import logging
 import shlex
 import sys
@@ -28,12 +29,14 @@ from mustcall.evals.floors import check_floors, read_floor
 from mustcall.evals.journal import read_journal
 from mustcall.evals.loading import SUITES, open_suite
 from mustcall.evals.questions import AskedCall
-from mustcall.evals.suites import Suite, check_sets, choose_questions
+from mustcall.evals.suites import Suite, check_sets, choose_questions, pick_questions, read_ids
 from mustcall.evals.summary import summarise
 
 __all__ = ["command"]
 
 _SCORE = "score"
+#: So many digits of the digest of listed ids tell one list from another.
+_LISTED = 12
 _GIVEN = "mustcall.eval.given"
 
 
@@ -71,6 +74,9 @@ _RUN_OPTIONS = (
     ),
     click.option("--limit", type=click.IntRange(1), help="Number of questions of each set, drawn by the seed."),
     click.option("--seed", type=int, default=0, show_default=True, help="What --limit draws by."),
+    click.option(
+        "--questions", "listing", type=FILE, help="Ask only the questions whose ids this file lists, one a line."
+    ),
     click.option(
         "--choice",
         type=click.Choice([str(demand) for demand in AskedCall]),
@@ -145,6 +151,7 @@ def _suite_command(name: str, about: str) -> click.Command:
         sets: tuple[str, ...],
         limit: int | None,
         seed: int,
+        listing: Path | None,
         choice: str | None,
         wire: str | None,
         stream: bool,
@@ -171,6 +178,8 @@ def _suite_command(name: str, about: str) -> click.Command:
             raise click.UsageError("--gateway is a gateway already; leave out --via")
         if new and out is not None:
             raise click.UsageError("--new is for runs without --out; name another file with --out to start a new run")
+        if listing is not None and limit is not None:
+            raise click.UsageError("--questions lists the questions; leave out --limit")
         if llama is not None and (upstream is not None or gguf is not None):
             raise click.UsageError("--llama is an upstream of its own; leave out --upstream and --gguf")
         reports = EvalReports(page=page, picture=picture, data=data, old=old, floors=tuple(map(read_floor, floors)))
@@ -179,14 +188,20 @@ def _suite_command(name: str, about: str) -> click.Command:
         suite = _opened(name)
         demand = AskedCall(choice) if choice else None
         chosen = check_sets(suite, sets, demand)
+        ids = _read_listing(listing)
+        if ids:
+            questions = pick_questions(suite, chosen, demand, ids)
+            chosen = tuple(name for name in chosen if any(question.set == name for question in questions))
+        else:
+            questions = choose_questions(suite, chosen, demand, limit=limit, seed=seed)
         check_floors(reports.floors, chosen)
-        questions = choose_questions(suite, chosen, demand, limit=limit, seed=seed)
         with started_server(llama) as served:
             settings = measured_settings(file, served.flag or upstream, gguf, model, key_env)
             options = EvalOptions(
                 sets=chosen,
                 limit=limit,
                 seed=seed,
+                listed=hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()[:_LISTED] if ids else "",
                 choice=demand,
                 wire=Wire(wire) if wire else None,
                 stream=stream,
@@ -234,6 +249,21 @@ def score_command(
             f"{replies} holds replies to other data of {suite.name} ({facts.data}) than is here ({suite.version})"
         )
     sys.exit(report(summarise(facts, rows, suite), suite, reports))
+
+
+def _read_listing(file: Path | None) -> tuple[str, ...]:
+    """Return the ids in a file; raise `ConfigError` if it cannot be read or lists nothing."""
+    if file is None:
+        return ()
+    try:
+        ids = read_ids(file.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file} is not a list of questions: it is not UTF-8 text") from None
+    if not ids:
+        raise ConfigError(f"{file} lists no question; write one id on each line, as in simple_python_40")
+    return ids
 
 
 def _opened(name: str) -> Suite:

@@ -43,6 +43,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     sets: tuple[str, ...]
     limit: int | None
     seed: int
+    listed: str
     choice: AskedCall | None
     wire: Wire | None
     stream: bool
@@ -160,6 +161,7 @@ class EvalRun:
             sets=options.sets,
             limit=options.limit,
             seed=options.seed,
+            listed=options.listed,
             choice=options.choice,
             model=subject.model,
             upstream=endpoint.name,

@@ -52,6 +52,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     settings: str = ""
     #: The SHA-256 of the model file, where mustcall runs it; empty for an upstream's own model.
     weights: str = ""
+    #: The SHA-256 of the ids that were listed with `--questions`, shortened; empty where none were.
+    listed: str = ""
 
     def differences(self, other: "RunFacts") -> list[str]:
         """Say what another run was made with, where it differs; when it was begun does not count."""

@@ -16,7 +16,7 @@ from mustcall.evals.questions import AskedCall, Question
 from mustcall.evals.rows import MadeCall
 from mustcall.evals.scoring import read_arguments
 
-__all__ = ["Grade", "Suite", "are_valid", "check_sets", "choose_questions"]
+__all__ = ["Grade", "Suite", "are_valid", "check_sets", "choose_questions", "pick_questions", "read_ids"]
 
 
 class Grade(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +91,31 @@ def choose_questions(
             questions = [questions[place] for place in places]
         drawn.append(questions)
     return tuple(question for row in zip_longest(*drawn) for question in row if question is not None)
+
+
+def pick_questions(
+    suite: Suite, sets: Sequence[str], choice: AskedCall | None, ids: Sequence[str]
+) -> tuple[Question, ...]:
+    """Return the questions of the sets whose ids are listed; raise `ConfigError` for an id that the suite has not.
+
+    The order is that of `choose_questions`: of each set in turn.
+    """
+    listed = dict.fromkeys(ids)
+    everything = {question.id for name in suite.sets(None) for question in suite.questions(name, None)}
+    for wanted in listed:
+        if wanted not in everything:
+            raise ConfigError(f"{suite.name} has no question {wanted!r}")
+    drawn = [[question for question in suite.questions(name, choice) if question.id in listed] for name in sets]
+    picked = tuple(question for row in zip_longest(*drawn) for question in row if question is not None)
+    if not picked:
+        raise ConfigError(f"none of the {len(listed)} listed questions is of the sets {', '.join(sets)}")
+    return picked
+
+
+def read_ids(text: str) -> tuple[str, ...]:
+    """Return the ids of a list of questions: one on each line; empty lines and lines that start with # do not count."""
+    lines = (line.strip() for line in text.splitlines())
+    return tuple(line for line in lines if line and not line.startswith("#"))
 
 
 def are_valid(calls: Sequence[MadeCall], tools: Sequence[Tool]) -> bool:

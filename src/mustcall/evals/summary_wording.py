@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from mustcall.evals.comparing import ColumnChange
+from mustcall.evals.journal import RunFacts
 from mustcall.evals.rows import Form
 from mustcall.evals.statistics import Share
 from mustcall.evals.summary import Column, ColumnFigures, Comparison, EvalSummary
@@ -62,9 +63,15 @@ def circumstances(summary: EvalSummary) -> str:
         f"through the {facts.via}" if facts.via in ("engine", "gateway") else f"through the gateway at {facts.via}",
         *(["tools in words for the bare arm"] if facts.form is Form.WORDS else []),
         f"temperature {temperature}, at most {facts.sampling.max_tokens} tokens",
-        f"seed {facts.seed}" + (f", {facts.limit} a set" if facts.limit is not None else ""),
+        _drawn(facts),
     ]
     return "; ".join(words)
+
+
+def _drawn(facts: RunFacts) -> str:
+    if facts.listed:
+        return f"the {facts.planned} questions of a list ({facts.listed})"
+    return f"seed {facts.seed}" + (f", {facts.limit} a set" if facts.limit is not None else "")
 
 
 def partial_note(summary: EvalSummary) -> str:
