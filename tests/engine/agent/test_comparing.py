@@ -23,6 +23,7 @@ def add(first: int, second: int) -> str:
 
 
 CALL = Turn(Call("add", {"first": 17, "second": 25}))
+FAILED = "The tool `add` failed: negative numbers are not added."
 TOLD = "According to `add`: 17 + 25 = 42"
 
 
@@ -110,9 +111,51 @@ async def test_the_same_call_again_ends_the_run() -> None:
 
 async def test_what_failed_is_told() -> None:
     """Where every call failed and the answer does not say so, the failure itself is the answer."""
+    failing = Turn(Call("add", {"first": -17, "second": 25}))
+    called = said("chat", 0, ("add", {"first": -17, "second": 25}))
+    failed = results("chat", 0, f"Error: {FAILED}")
+    result = await asked([failing, Turn(Say("The sum is -1."))], sends=[sent(), sent(*called, *failed)])
+    assert result.text == FAILED
+
+
+def plain_question() -> dict[str, Any]:
+    """The request that asks the question alone: no tool, and nothing of the calls that were made."""
+    return ask_body("chat", [user("chat", "What is 17 + 25?")], tools=[], model="tiny-0.5b")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("then", [Say("The sum is -1."), Say("")], ids=["departs", "says nothing"])
+async def test_a_failure_beside_the_point_is_no_answer(then: Say, *, stream: bool) -> None:
+    """Calls about nothing the question names, all of them failed: the question is asked without tools, once."""
     failing = Turn(Call("add", {"first": -1, "second": 2}))
-    result = await asked([failing, Turn(Say("The sum is -1."))])
-    assert result.text == "The tool `add` failed: negative numbers are not added."
+    called = said("chat", 0, ("add", {"first": -1, "second": 2}))
+    after = sent(*called, *results("chat", 0, f"Error: {FAILED}"))
+    reminded = [] if then.text else [{**after, "messages": [*after["messages"], user("chat", Wording().empty)]}] * 2
+    script = [failing, *[Turn(then)] * (1 + len(reminded)), Turn(Say("It is 42, and always was."))]
+    sends = [sent(), after, *reminded, plain_question()]
+    if stream:
+        sends = [{**body, "stream": True, "stream_options": {"include_usage": True}} for body in sends]
+    result = await asked(script, stream=stream, sends=sends)
+    assert (result.text, result.stopped) == ("It is 42, and always was.", Stopped.ANSWERED)
+    assert (replaced(result), len(result.calls)) == ([], 1)
+
+
+async def test_a_demanded_call_that_failed_is_told() -> None:
+    """Where the caller demanded the call, its failure is the answer, whatever the question names."""
+    failing = Turn(Call("add", {"first": -1, "second": 2}))
+    with ScriptedUpstream([failing, Turn(Say("The sum is -1."))]) as upstream:
+        agent = agent_on(upstream, "chat", tools=[add], model="tiny-0.5b", check_answers="small")
+        result = await agent.run("What is 17 + 25?", force="add")
+        first, second = (request.body for request in upstream.requests)
+    assert result.text == FAILED
+    choice = {"tool_choice": {"type": "function", "function": {"name": "add"}}}
+    called = said("chat", 0, ("add", {"first": -1, "second": 2}))
+    streamed = {
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }  # a demanded call ends the turn as soon as it is there
+    assert first == {**sent(), **choice, **streamed}
+    assert second == sent(*called, *results("chat", 0, f"Error: {FAILED}"))
 
 
 async def test_nothing_said_after_a_result() -> None:

@@ -37,6 +37,7 @@ class RunStanding(msgspec.Struct, frozen=True, kw_only=True):
     #: What was paid, where a budget counts it.
     charge: Charge | None = None
     reminder: str | None = None
+    plainly: bool = False
     notice: str | None = None
     #: The required step that the answer before left out.
     owed: str | None = None

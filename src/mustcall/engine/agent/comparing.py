@@ -2,10 +2,12 @@
 
 For small models: an answer that departs from the results, a reply that only makes the same calls again, and a turn that
 came to nothing all end the run with what the tools gave. An answer that is a call of a tool that does not exist is
-asked for once more, without tools.
+asked for once more, without tools. So is a question whose calls all failed and were about nothing that it names: asked
+for the capital of France, a small model reads the file `/tmp/capital.txt`, and that this was refused is no answer.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -21,7 +23,9 @@ from mustcall.policy.reply.faithfulness import CallOutcome, departure
 from mustcall.policy.request.json_call import named_in_call
 from mustcall.policy.words.shown_examples import asks_to_be_shown
 
-__all__ = ["PlainResult", "calls_nothing", "instead_of", "instead_of_failure"]
+__all__ = ["PlainResult", "beside_the_point", "calls_nothing", "instead_of", "instead_of_failure"]
+
+_TOKEN = re.compile(r"[\w.]*\w")
 
 
 class PlainResult(msgspec.Struct, frozen=True):
@@ -60,6 +64,33 @@ def calls_nothing(reply: Reply, messages: Sequence[Message]) -> bool:
     """Tell whether an answer is nothing but a call of a tool that does not exist, and nobody asked to see one."""
     text = "".join(part.text for part in reply.parts if isinstance(part, Text))
     return named_in_call(text) is not None and not asks_to_be_shown((_said(messages)[0],))
+
+
+def beside_the_point(made: Sequence[ExecutedCall], messages: Sequence[Message]) -> bool:
+    """Tell whether every call failed, and the question names no value that one of them was made with.
+
+    Of a path, the last part counts as its name.
+    """
+    if any(each.ok for each in made):
+        return False
+    asked = f" {' '.join(_TOKEN.findall(_said(messages)[0].casefold()))} "
+    return not any(f" {name} " in asked for each in made for name in _named(each.call))
+
+
+def _named(call: ToolCall) -> Iterator[str]:
+    """Return the plain values of a call's arguments, as a question would name them."""
+    waiting = [_key(call)[1]]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        elif value is not None and not isinstance(value, bool):
+            text = str(value).casefold()
+            for written in (text, text.rstrip("/").rpartition("/")[2]):
+                if words := _TOKEN.findall(written):
+                    yield " ".join(words)
 
 
 def _told(reply: Reply, made: Sequence[ExecutedCall], why: str, wording: Wording) -> PlainResult:

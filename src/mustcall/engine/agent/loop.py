@@ -20,7 +20,13 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
 from mustcall.engine.agent.checkpoints import ModelTurn, Recovered
 from mustcall.engine.agent.claiming import claims_of
-from mustcall.engine.agent.comparing import PlainResult, calls_nothing, instead_of, instead_of_failure
+from mustcall.engine.agent.comparing import (
+    PlainResult,
+    beside_the_point,
+    calls_nothing,
+    instead_of,
+    instead_of_failure,
+)
 from mustcall.engine.agent.events import (
     CallFinished,
     CallStarted,
@@ -33,7 +39,7 @@ from mustcall.engine.agent.events import (
 )
 from mustcall.engine.agent.hooking import StepView, after_step, before_step
 from mustcall.engine.agent.plan import Emit, RunSettings, StepRequest
-from mustcall.engine.agent.prompts import latest_only, text_message, text_of
+from mustcall.engine.agent.prompts import latest_only, question_only, text_message, text_of
 from mustcall.engine.agent.results import RunResult, Stopped, stopped_by
 from mustcall.engine.agent.run_events import RunTelling
 from mustcall.engine.agent.state import RunState
@@ -143,7 +149,7 @@ class AgentRun(RunState):
             reply, usage = await self._take(turns, plan, asked, say)
         except ModelError as error:
             if self._compares and self._missing(roster) is None:
-                await self._say_instead(instead_of_failure(error, self._calls, plan.wording), emit)
+                await self._answer_without(instead_of_failure(error, self._calls, plan.wording), asked, emit)
                 return
             malformed = malformed_call(error, self._steps[-1], plan.wording) if self._steps else None
             if plan.answering is None or malformed is None or not roster.tools or asked.capped:
@@ -164,7 +170,7 @@ class AgentRun(RunState):
             and self._missing(roster) is None
             and (told := instead_of(reply, calls, self._calls, self._messages, plan.wording))
         ):
-            await self._say_instead(told, emit)
+            await self._answer_without(told, asked, emit)
             return
         accepted = bool(calls) or self._answers(reply, roster, asked)
         if accepted:
@@ -174,7 +180,7 @@ class AgentRun(RunState):
         if calls:
             await self._run_calls(calls, loop, runner, emit)
         elif accepted:
-            capped = asked.capped and self._reminder is None
+            capped = asked.capped and self._reminder is None and not self._plainly
             self._stopped = self._capped_by() if capped else stopped_by(reply.finish)
 
     def _preview(self) -> PartialAnswer | None:
@@ -193,11 +199,20 @@ class AgentRun(RunState):
     @property
     def _compares(self) -> bool:
         """Whether the next answer is held against results: there are some, and it is not held to a schema."""
-        return self._plan.compares and self._plan.answering is None and bool(self._calls)
+        return self._plan.compares and self._plan.answering is None and bool(self._calls) and not self._plainly
 
-    async def _say_instead(self, told: PlainResult, emit: Emit) -> None:
-        """End the run with the results themselves, and report it."""
+    async def _answer_without(self, told: PlainResult, asked: StepRequest, emit: Emit) -> None:
+        """End the run with the results themselves, and report it; or ask the question once more, without tools.
+
+        It is asked once more where all calls failed and were beside the point. Where a call was demanded, by the caller
+        or by a grounding rule, its failure is the answer.
+        """
         record = self._steps[-1]
+        demanded = any(step.force != "none" for step in self._steps)
+        if self._plan.small and not (asked.capped or demanded) and beside_the_point(self._calls, self._messages):
+            self._plainly, self._saying = True, []
+            await self._tell(StepFinished(record, self._number, record.usage or Usage()), emit)
+            return
         record.adaptations = (*record.adaptations, told.note)
         self._hear(told.reply, ())
         await self._tell(TextDelta(self._text), emit)
@@ -352,6 +367,9 @@ class AgentRun(RunState):
         plan, controls = self._plan, self._controls()
         request = self._request(roster, profile)
         rounds = latest_input(self._whole(request)).rounds
+        if self._plainly:
+            bare = msgspec.structs.replace(controls, force_tools=False, step_cap=0)
+            return StepRequest(question_only(request), bare, capped=True)
         capped = self._number >= plan.max_steps or 0 < controls.step_cap <= rounds
         last = capped or self._closing or self._reminder is not None
         answering = plan.answering

@@ -13,7 +13,16 @@ from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.wire.registry import codec_for
 
-__all__ = ["History", "Prompt", "latest_only", "read_history", "read_prompt", "text_message", "text_of"]
+__all__ = [
+    "History",
+    "Prompt",
+    "latest_only",
+    "question_only",
+    "read_history",
+    "read_prompt",
+    "text_message",
+    "text_of",
+]
 
 Prompt = str | Message | Sequence[Message | Mapping[str, Any]]
 """A question, a message, or a conversation; dicts are Chat Completions messages, or what `RunResult.history` gave."""
@@ -36,6 +45,12 @@ def latest_only(request: Request) -> Request:
     """Return a request without what was said before the user's latest message."""
     place = max((index for index, each in enumerate(request.messages) if each.role is Role.USER), default=0)
     return request.evolve(messages=request.messages[place:])
+
+
+def question_only(request: Request) -> Request:
+    """Return a request without what came after the user's latest message, and without tools."""
+    place = max((index for index, each in enumerate(request.messages) if each.role is Role.USER), default=0)
+    return request.evolve(messages=request.messages[: place + 1], tools=(), parallel_tool_calls=None)
 
 
 def read_prompt(prompt: Prompt) -> tuple[Message, ...]:

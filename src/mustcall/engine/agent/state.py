@@ -59,6 +59,8 @@ class RunState:
         self._closing = False
         self._spent = False
         self._reminder = None
+        #: Whether the question is asked without tools, because the calls made for it were beside the point and failed.
+        self._plainly = False
         #: What was wrong with a call that could not be one, until the model has been told.
         self._notice = None
         #: The required step that an answer left out, until it is called.
@@ -144,7 +146,7 @@ class RunState:
         self._number, self._usage, self._usage_by, self._text = at.number, at.usage, dict(at.usage_by), at.text
         self._hops, self._closing, self._reminder, self._notice = at.hops, at.closing, at.reminder, at.notice
         self._response_id, self._kept, self._spent = at.response_id, at.kept, at.spent
-        self._owed = at.owed
+        self._owed, self._plainly = at.owed, at.plainly
         self._paid = at.charge
         if last.pending:
             self._left, self._pending = recovered, last.pending
@@ -167,6 +169,7 @@ class RunState:
                 spent=self._spent,
                 charge=None if self._purse is None else self._purse.spent,
                 reminder=self._reminder,
+                plainly=self._plainly,
                 notice=self._notice,
                 owed=self._owed,
                 response_id=self._response_id,
