@@ -9,6 +9,7 @@ from mustcall.cli.eval import command
 from mustcall.evals.bfcl.entries import SETS
 from mustcall.evals.loading import SUITES
 from mustcall.evals.questions import AskedCall
+from mustcall.evals.suites import read_ids
 from mustcall.evals.summary import Column
 from support.bfcl import read_set
 
@@ -63,19 +64,33 @@ def test_the_figures_say_how_they_were_measured() -> None:
     assert re.search(r"`xllamacpp` \d+(\.\d+)+", MEASURED)
     assert len(re.findall(r"sha256 `[0-9a-f]{8}…`", MEASURED)) == 2
     rows = re.findall(r"^\| (?:simple_python|multiple|live_simple|irrelevance)\b.*$", MEASURED, re.MULTILINE)
-    assert len(rows) == 4
+    assert len(rows) == 8
     for row in rows:
         _, bare, _, mustcall = (cell.strip() for cell in row.strip("|").split("|")[1:])
         assert re.fullmatch(r"\d+ % \(\d+\u2013\d+\)", bare)
         assert re.fullmatch(r"\d+ % \(\d+\u2013\d+\)", mustcall)
 
 
+def _listed_questions() -> dict[str, int]:
+    """How many questions of each set the list of the first measurement has; each of them is one of the data."""
+    ids = read_ids((ROOT / "benchmarks" / "field-questions.txt").read_text(encoding="utf-8"))
+    counts: dict[str, int] = {}
+    for id_ in ids:
+        name = id_.rpartition("_")[0]
+        assert id_ in {entry.id for entry in read_set(name)}
+        counts[name] = counts.get(name, 0) + 1
+    assert len(set(ids)) == len(ids) == 177
+    return counts
+
+
 def test_the_readmes_figures_are_those_of_the_page() -> None:
     """Rule 150: the shares and intervals in README.md are those of the run's table, and the calls add up."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (simple_python|multiple|live_simple|irrelevance)\b[^|]*\| (.*) \|$", MEASURED, re.MULTILINE)
-    assert len(rows) == 4
-    for name, cells in rows:
+    whole_sets, listed = rows[:4], rows[4:]
+    assert {name for name, _ in whole_sets} == {name for name, _ in listed} == set(_listed_questions())
+    assert {name: int(cells.partition(" ")[0]) for name, cells in listed} == _listed_questions()
+    for name, cells in whole_sets:
         (told,) = re.findall(rf"^\| {name}\b[^|]*\| (.*) \|$", readme, re.MULTILINE)
         assert told.replace("**", "") == cells
     calls = re.search(r"valid in\s\*\*(\d+) of (\d+)\*\* turns", readme)
