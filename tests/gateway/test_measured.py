@@ -188,6 +188,9 @@ def test_the_plan_says_what_changes() -> None:
         "  parallel stays true (mustcall.toml: profile 1): the operator says so; measured false",
         "  nothing is done differently",
     ]
+    # What was assumed of any server is known from nowhere.
+    lines = compare_plans(measured(endpoint.base_url, named=True), endpoint).lines()
+    assert lines[1] == "  named = true (measured 2026-11-17 0/24), as assumed before"
 
 
 def test_explain_check_and_list_show_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

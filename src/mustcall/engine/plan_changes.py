@@ -98,9 +98,8 @@ class PlanChanges(msgspec.Struct, frozen=True, kw_only=True):
             if not fact.stands:
                 lines.append(f"  {fact.field} stays {known}: the operator says so; measured {_shown(fact.value)}")
             elif fact.value == fact.was:
-                lines.append(
-                    f"  {fact.field} = {_shown(fact.value)} (measured {fact.measured}), as known from {fact.was_from}"
-                )
+                known = f"known from {fact.was_from}" if fact.was_from else "assumed before"
+                lines.append(f"  {fact.field} = {_shown(fact.value)} (measured {fact.measured}), as {known}")
             else:
                 lines.append(f"  {fact.field} = {_shown(fact.value)} (measured {fact.measured}), was {known}")
         ladders: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
