@@ -9,6 +9,7 @@ from mustcall.core.errors import UpstreamUnavailable
 from mustcall.core.limits import DEFAULTS
 from mustcall.upstream.answer import AnswerPhase, Garbled, Hangup
 from mustcall.upstream.connection import HIGH_WATER, Connection
+from mustcall.upstream.dialling import DialTarget
 from mustcall.upstream.http import HttpReply
 from mustcall.upstream.pool import PooledOrigin
 from support.instant import now, run
@@ -380,7 +381,7 @@ def test_an_answer_closed_while_it_is_waited_for() -> None:
 
     async def main() -> float:
         ends = Ends()
-        origin = PooledOrigin(asyncio.get_running_loop(), "127.0.0.1", 1, None, tls=False)
+        origin = PooledOrigin(asyncio.get_running_loop(), DialTarget("127.0.0.1", 1, tls=False), None)
         ends.begin()
         ends.connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nok")
         reply = HttpReply(ends.connection, origin, call_to("http://127.0.0.1:1"), DEFAULTS)

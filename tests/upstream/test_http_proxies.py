@@ -127,8 +127,8 @@ async def test_netrc_is_ignored(transport: HttpTransport, monkeypatch: pytest.Mo
         assert b"authorization" not in upstream.requests[0].lower()
 
 
-def test_aiohttp_is_only_for_proxies() -> None:
-    """The gateway starts, and calls upstreams directly, without the library that proxies need."""
+def test_the_gateway_needs_no_aiohttp() -> None:
+    """Only the scripted upstream of tests and demos is made with it."""
     program = "import sys, mustcall.gateway.process.server; sys.exit('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0  # noqa: S603  our own words
 

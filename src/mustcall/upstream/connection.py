@@ -44,7 +44,6 @@ class Connection(AnswerReader, asyncio.Protocol):
         "_due",
         "_gone",
         "_held",
-        "_loop",
         "_paused",
         "_since",
         "_stuck",
@@ -52,12 +51,13 @@ class Connection(AnswerReader, asyncio.Protocol):
         "_transport",
         "_unsent",
         "_waiter",
+        "loop",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, gone: "Callable[[Connection], None]") -> None:
         """Make a connection that tells `gone`, maybe more than once, when it cannot be used for another exchange."""
         super().__init__()
-        self._loop = loop
+        self.loop = loop
         self._gone = gone
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -92,7 +92,7 @@ class Connection(AnswerReader, asyncio.Protocol):
 
     def wait(self, seconds: float) -> asyncio.Future[None]:
         """Return what is done when there is more of the answer, or when it has ended in some way."""
-        loop = self._loop
+        loop = self.loop
         waiter = self._waiter = loop.create_future()
         deadline = self._deadline = loop.time() + seconds
         if deadline < self._due:
@@ -127,7 +127,7 @@ class Connection(AnswerReader, asyncio.Protocol):
             self._paused = False
             transport.resume_reading()
         self.phase = _IDLE
-        self._since = self._loop.time()
+        self._since = self.loop.time()
         deadline = self._deadline = self._since + seconds
         if deadline < self._due:
             self._set_timer(deadline)
@@ -138,7 +138,7 @@ class Connection(AnswerReader, asyncio.Protocol):
         transport = self._transport
         if transport is None or self.phase is not _IDLE or transport.is_closing():
             return True
-        if self._loop.time() - self._since < _FRESH:
+        if self.loop.time() - self._since < _FRESH:
             return False
         sock = transport.get_extra_info("socket")
         return sock is None or _is_readable(sock.fileno())  # nothing is asked for, so all that can come is the end
@@ -233,7 +233,7 @@ class Connection(AnswerReader, asyncio.Protocol):
             if written >= _BURST:
                 self._unsent = unsent
                 self._stuck = True
-                self._loop.call_soon(self.resume_writing)
+                self.loop.call_soon(self.resume_writing)
                 return
             written += _SLICE
             piece, rest = unsent[:_SLICE], unsent[_SLICE:]
@@ -245,7 +245,7 @@ class Connection(AnswerReader, asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._due = due
-        self._timer = self._loop.call_at(due, self._look)
+        self._timer = self.loop.call_at(due, self._look)
 
     def _look(self) -> None:
         """End a wait, or a rest, that has lasted too long; otherwise look again when it would have."""
@@ -253,7 +253,7 @@ class Connection(AnswerReader, asyncio.Protocol):
         self._due = math.inf
         if self._waiter is None and self.phase is not _IDLE:
             return
-        if self._deadline - self._loop.time() > _EARLY:
+        if self._deadline - self.loop.time() > _EARLY:
             self._set_timer(self._deadline)
         else:
             self._break(TimeoutError())

@@ -8,18 +8,22 @@ Certificates are verified against the system's authorities, or those that `SSL_C
 """
 
 import asyncio
+import errno
 import socket
 import ssl
 from collections.abc import Callable, Sequence
 from itertools import chain, zip_longest
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from mustcall.upstream.connection import Connection
+from mustcall.upstream.tunnel import ProxyHop, ProxyUnreachable, TunnelOpening
 
-__all__ = ["Dialler", "Resolver", "interleaved"]
+__all__ = ["DialTarget", "Dialler", "Resolver", "interleaved"]
 
 _STAGGER = 0.25
 _KEEP_ADDRESSES = 60.0
+
+_Speaker = TypeVar("_Speaker", bound=asyncio.Protocol)
 
 #: family, type, protocol, canonical name, address: what `getaddrinfo` returns.
 _Address = tuple[int, int, int, str, Any]
@@ -81,6 +85,20 @@ def interleaved(found: Sequence[_Address]) -> Sequence[_Address]:
     return [address for address in chain(*zip_longest(*families.values())) if address is not None]
 
 
+class DialTarget(NamedTuple):
+    """What a connection is opened to: a host, whether TLS is spoken with it, and the proxy on the way."""
+
+    host: str
+    port: int
+    tls: bool
+    hop: ProxyHop | None = None
+
+    def resolver(self, loop: asyncio.AbstractEventLoop) -> Resolver:
+        """Return what finds the addresses to connect to: the proxy's, where there is one."""
+        host, port = (self.host, self.port) if self.hop is None else (self.hop.host, self.hop.port)
+        return Resolver(loop, host, port)
+
+
 class Dialler:
     """Opens connections. The TLS context is made when the first https upstream is called."""
 
@@ -90,21 +108,57 @@ class Dialler:
         self._loop = loop
         self._context: ssl.SSLContext | None = None
 
-    async def dial(self, resolver: Resolver, host: str, make: Callable[[], Connection], *, tls: bool) -> Connection:
-        """Return an open connection; raise `OSError`. Cancelling leaves nothing open."""
+    async def dial(self, to: DialTarget, resolver: Resolver, make: Callable[[], Connection]) -> Connection:
+        """Return an open connection; raise `OSError`, or what `TunnelOpening` does. Cancelling leaves nothing open."""
+        if to.hop is not None:
+            return await self._dial_through(to, to.hop, resolver, make)
+        sock = await self._reach(resolver)
+        # From here on the socket is the loop's, which closes it if the handshake fails or is cancelled.
+        return (await self._speak(make, sock, to.host if to.tls else None))[1]
+
+    async def _dial_through(
+        self, to: DialTarget, hop: ProxyHop, resolver: Resolver, make: Callable[[], Connection]
+    ) -> Connection:
+        """Return a connection to a proxy, or through its tunnel where the upstream speaks TLS."""
+        named = hop.host if hop.tls else None
+        try:
+            sock = await self._reach(resolver)
+            if not to.tls:
+                return (await self._speak(make, sock, named))[1]
+            transport, tunnel = await self._speak(lambda: TunnelOpening(self._loop, hop, to.host, to.port), sock, named)
+        except OSError as error:
+            raise ProxyUnreachable(error.strerror or type(error).__name__) from error
+        try:
+            await tunnel.opened
+            connection = make()
+            inner = await self._loop.start_tls(transport, connection, self._tls(), server_hostname=to.host)
+        except BaseException:
+            transport.abort()
+            raise
+        if inner is None:
+            raise ConnectionAbortedError(errno.ECONNABORTED, "the tunnel ended")
+        connection.connection_made(inner)
+        return connection
+
+    async def _reach(self, resolver: Resolver) -> socket.socket:
         addresses = await resolver.addresses()
         try:
-            sock = await self._first_of(addresses)
+            return await self._first_of(addresses)
         except OSError:
             resolver.forget()
             raise
-        # From here on the socket is the loop's, which closes it if the handshake fails or is cancelled.
-        if tls:
-            context = self._context = self._context or _tls_context()
-            _, connection = await self._loop.create_connection(make, sock=sock, ssl=context, server_hostname=host)
-        else:
-            _, connection = await self._loop.create_connection(make, sock=sock)
-        return connection
+
+    async def _speak(
+        self, make: Callable[[], _Speaker], sock: socket.socket, tls_host: str | None
+    ) -> tuple[asyncio.Transport, _Speaker]:
+        """Put a protocol on a socket, behind TLS where a name is given to verify."""
+        if tls_host is None:
+            return await self._loop.create_connection(make, sock=sock)
+        return await self._loop.create_connection(make, sock=sock, ssl=self._tls(), server_hostname=tls_host)
+
+    def _tls(self) -> ssl.SSLContext:
+        context = self._context = self._context or _tls_context()
+        return context
 
     async def _first_of(self, addresses: Sequence[_Address]) -> socket.socket:
         """Return a socket to the first address that answers."""

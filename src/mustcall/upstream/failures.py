@@ -18,8 +18,10 @@ __all__ = [
     "host_of",
     "no_answer",
     "no_connection",
+    "no_proxy",
     "no_turn",
     "not_http",
+    "proxy_refused",
     "unusable_proxy",
     "unusable_url",
 ]
@@ -64,6 +66,16 @@ def cannot_connect(call: UpstreamCall, error: OSError) -> UpstreamUnavailable:
     """There is no connection to be had."""
     reason = error.strerror or type(error).__name__
     return UpstreamUnavailable(f"cannot connect to the upstream {host_of(call)}: {reason}")
+
+
+def no_proxy(call: UpstreamCall, reason: str) -> UpstreamUnavailable:
+    """There is no connection to the proxy to be had."""
+    return UpstreamUnavailable(f"cannot connect to the proxy for the upstream {host_of(call)}: {reason}")
+
+
+def proxy_refused(call: UpstreamCall, status: int) -> UpstreamUnavailable:
+    """The proxy opens no tunnel."""
+    return UpstreamUnavailable(f"the proxy for the upstream {host_of(call)} refused: HTTP {status}")
 
 
 def closed_early(call: UpstreamCall) -> UpstreamUnavailable:

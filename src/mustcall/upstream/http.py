@@ -9,8 +9,9 @@ byte of an answer came. docs/decisions/http-client.md says why.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -21,13 +22,12 @@ from mustcall.upstream import failures
 from mustcall.upstream.answer import AnswerPhase, Garbled, Hangup
 from mustcall.upstream.bounds import PIECE, check_body, in_turns, read_bounded
 from mustcall.upstream.connection import Connection
+from mustcall.upstream.dialling import DialTarget
 from mustcall.upstream.inflating import inflated
 from mustcall.upstream.pool import Pool, PooledOrigin
 from mustcall.upstream.request import RequestTarget, UnusableUrl, Unwritable, read_url, write_head
 from mustcall.upstream.seam import UpstreamCall, UpstreamReply
-
-if TYPE_CHECKING:
-    from mustcall.upstream.proxied import ProxiedTransport
+from mustcall.upstream.tunnel import ProxyHop, ProxyRefused, ProxyUnreachable, read_proxy, through
 
 __all__ = ["HttpTransport", "proxy_for"]
 
@@ -50,6 +50,17 @@ def proxy_for(url: str) -> str | None:
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
+def _hop(call: UpstreamCall) -> ProxyHop | None:
+    """Return the proxy for a call; raise `UpstreamUnavailable` for one that cannot be used."""
+    proxy = proxy_for(call.url)
+    if proxy is None:
+        return None
+    hop = read_proxy(proxy)
+    if hop is None:
+        raise failures.unusable_proxy(call, urlsplit(proxy).scheme)
+    return hop
+
+
 def _typed(error: Exception | None, call: UpstreamCall) -> MustcallError:
     """Return what the failure of a connection in use means."""
     match error:
@@ -68,7 +79,6 @@ class _Route(NamedTuple):
 
     to: RequestTarget
     origin: PooledOrigin
-    proxy: str | None
 
 
 class HttpReply:
@@ -170,6 +180,13 @@ class HttpReply:
         """Return the connection to the pool if the answer has arrived to its end, cut it off otherwise."""
         self._release()
 
+    def __del__(self) -> None:
+        """Give the connection back where nobody did: it and its turn would be lost. Any thread may come here."""
+        connection = self._connection
+        if connection is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and the connection with it
+                connection.loop.call_soon_threadsafe(self._origin.give, connection)
+
     def _release(self) -> None:
         connection = self._connection
         if connection is not None:
@@ -184,13 +201,11 @@ class HttpTransport:
         self._limits = limits
         self._pool = Pool(connections)
         self._routes: dict[str, _Route] = {}
-        self._proxies: dict[tuple[str, int, bool], str | None] = {}
-        self._connections = connections
-        self._proxied: ProxiedTransport | None = None
+        self._hops: dict[tuple[str, int, bool], ProxyHop | None] = {}
 
     @property
     def open_connections(self) -> int:
-        """How many connections are open, in use or kept, those through a proxy not counted."""
+        """How many connections are open, in use or kept."""
         return self._pool.open_connections
 
     @property
@@ -201,8 +216,6 @@ class HttpTransport:
     async def send(self, call: UpstreamCall) -> UpstreamReply:
         """Send a request and return when its headers have arrived."""
         route = self._routes.get(call.url) or self._route(call)
-        if route.proxy is not None:
-            return await self._through(route.proxy, call)
         try:
             head = write_head(call, route.to)
         except Unwritable as error:
@@ -263,6 +276,12 @@ class HttpTransport:
                     raise (failures.no_connection(call) if connect <= left else failures.no_turn(call)) from None
                 case OSError():
                     raise failures.cannot_connect(call, error) from error
+                case ProxyUnreachable():
+                    raise failures.no_proxy(call, str(error)) from error
+                case ProxyRefused():
+                    raise failures.proxy_refused(call, error.status) from None
+                case Garbled() | Hangup():
+                    raise _typed(error, call) from error
                 case ValueError():
                     raise failures.unusable_url() from error
                 case _:
@@ -276,27 +295,15 @@ class HttpTransport:
         except UnusableUrl:
             raise failures.unusable_url() from None
         key = (to.host, to.port, to.tls)
-        if key not in self._proxies:
-            self._proxies[key] = proxy_for(call.url)
+        if key not in self._hops:
+            self._hops[key] = _hop(call)
+        hop = self._hops[key]
         if len(self._routes) >= _ROUTES:
             self._routes.clear()
-        route = _Route(to, self._pool.origin(to.host, to.port, tls=to.tls), self._proxies[key])
-        self._routes[call.url] = route
+        origin = self._pool.origin(DialTarget(to.host, to.port, to.tls, hop))
+        route = self._routes[call.url] = _Route(to if hop is None else through(hop, to), origin)
         return route
-
-    async def _through(self, proxy: str, call: UpstreamCall) -> UpstreamReply:
-        """Send a request through a proxy."""
-        kind = urlsplit(proxy).scheme
-        if kind not in ("http", "https"):
-            raise failures.unusable_proxy(call, kind)
-        if self._proxied is None:
-            from mustcall.upstream.proxied import ProxiedTransport  # noqa: PLC0415  takes 0.2 s, and few need it
-
-            self._proxied = ProxiedTransport(connections=self._connections, limits=self._limits)
-        return await self._proxied.send(call, proxy)
 
     async def close(self) -> None:
         """Close every connection."""
         await self._pool.close()
-        if self._proxied is not None:
-            await self._proxied.close()

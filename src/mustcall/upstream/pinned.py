@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from mustcall.core.errors import UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
 from mustcall.upstream.answer import AnswerPhase
 from mustcall.upstream.connection import Connection
-from mustcall.upstream.dialling import Dialler, Resolver
+from mustcall.upstream.dialling import Dialler, DialTarget, Resolver
 from mustcall.upstream.inflating import inflated
 from mustcall.upstream.request import read_url, write_head
 from mustcall.upstream.seam import UpstreamCall
@@ -95,7 +95,8 @@ async def get_pinned(
     fixed = _Fixed(loop, to.host, to.port, addresses)
     try:
         async with asyncio.timeout(seconds):
-            connection = await Dialler(loop).dial(fixed, to.host, lambda: Connection(loop, _gone), tls=to.tls)
+            target = DialTarget(to.host, to.port, to.tls)
+            connection = await Dialler(loop).dial(target, fixed, lambda: Connection(loop, _gone))
     except TimeoutError:
         raise UpstreamTimeout(f"no connection to {to.host} within {seconds:g} s") from None
     except (OSError, ValueError) as error:  # a name that TLS cannot say is a ValueError

@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable
 
 from mustcall.upstream.connection import Connection
-from mustcall.upstream.dialling import Dialler, Resolver
+from mustcall.upstream.dialling import Dialler, DialTarget
 
 __all__ = ["Pool", "PooledOrigin"]
 
@@ -18,17 +18,14 @@ _KEEP_ALIVE = 30.0
 
 
 class PooledOrigin:
-    """One host, port and scheme, and the connections to it that rest."""
+    """One host, port and scheme, the proxy on the way to it, and the connections that rest."""
 
-    __slots__ = ("_resting", "_slots", "host", "resolver", "tls")
+    __slots__ = ("_resting", "_slots", "resolver", "to")
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, host: str, port: int, slots: asyncio.Semaphore | None, *, tls: bool
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, to: DialTarget, slots: asyncio.Semaphore | None) -> None:
         self._slots = slots
-        self.host = host
-        self.tls = tls
-        self.resolver = Resolver(loop, host, port)
+        self.to = to
+        self.resolver = to.resolver(loop)
         self._resting: dict[Connection, None] = {}
 
     @property
@@ -78,15 +75,14 @@ class Pool:
         self._slots = asyncio.Semaphore(limit) if self.limited else None
         self._loop = asyncio.get_running_loop()
         self._dialler = Dialler(self._loop)
-        self._origins: dict[tuple[str, int, bool], PooledOrigin] = {}
+        self._origins: dict[DialTarget, PooledOrigin] = {}
         self._open: set[Connection] = set()
 
-    def origin(self, host: str, port: int, *, tls: bool) -> PooledOrigin:
+    def origin(self, to: DialTarget) -> PooledOrigin:
         """Return the origin of that name."""
-        key = (host, port, tls)
-        if key not in self._origins:
-            self._origins[key] = PooledOrigin(self._loop, host, port, self._slots, tls=tls)
-        return self._origins[key]
+        if to not in self._origins:
+            self._origins[to] = PooledOrigin(self._loop, to, self._slots)
+        return self._origins[to]
 
     @property
     def open_connections(self) -> int:
@@ -99,8 +95,8 @@ class Pool:
         return sum(origin.resting for origin in self._origins.values())
 
     async def dial(self, origin: PooledOrigin) -> Connection:
-        """Open a connection to an origin; raise `OSError`."""
-        connection = await self._dialler.dial(origin.resolver, origin.host, self._maker(origin), tls=origin.tls)
+        """Open a connection to an origin; raise what `Dialler.dial` does."""
+        connection = await self._dialler.dial(origin.to, origin.resolver, self._maker(origin))
         self._open.add(connection)
         if self._closed:
             connection.abort()

@@ -41,7 +41,7 @@ class Unwritable(ValueError):
 
 
 class RequestTarget(NamedTuple):
-    """A URL, as a request needs it. `host_line` and `authorization` are header lines with their ends, or empty."""
+    """A URL, as a request needs it. `host_line`, `authorization` and `proxy_line` are header lines with their ends."""
 
     tls: bool
     host: str
@@ -49,6 +49,7 @@ class RequestTarget(NamedTuple):
     target: str
     host_line: str
     authorization: str
+    proxy_line: str = ""
 
 
 def read_url(url: str) -> RequestTarget:
@@ -101,11 +102,11 @@ def write_head(call: UpstreamCall, to: RequestTarget) -> bytes:
     count = len(headers)
     if lines.count("\n") != count or lines.count("\r") != count or "\0" in lines:
         raise Unwritable(f"the value of its header {_unfit(headers)} holds a line break or a NUL")
-    head = f"{method} {to.target} HTTP/1.1\r\n{host_line}{to.authorization}{lines}{length}\r\n"
+    head = f"{method} {to.target} HTTP/1.1\r\n{host_line}{to.authorization}{to.proxy_line}{lines}{length}\r\n"
     try:
         return head.encode("latin-1")
     except UnicodeEncodeError:
-        first = f"{method} {to.target} HTTP/1.1\r\n{host_line}{to.authorization}"
+        first = f"{method} {to.target} HTTP/1.1\r\n{host_line}{to.authorization}{to.proxy_line}"
         return b"".join(
             [
                 first.encode(),

@@ -104,7 +104,7 @@ def _measured(profile: str | Path | MeasuredProfile | None) -> tuple[ProfileOver
 
 
 def _open_transport() -> Transport:
-    from mustcall.upstream.schemes import SchemeTransport  # noqa: PLC0415  aiohttp is loaded when something is sent
+    from mustcall.upstream.schemes import SchemeTransport  # noqa: PLC0415  sockets and TLS are loaded when something is sent
 
     return SchemeTransport()
 
