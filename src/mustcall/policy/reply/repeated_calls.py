@@ -14,10 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from mustcall.core.message import Role
 from mustcall.core.parts import Text, ToolCall, ToolResult
 from mustcall.core.request import Request
 from mustcall.policy.facts.controls import ToolControls
-from mustcall.policy.words.grounding import latest_input
+from mustcall.policy.words.grounding import input_of
 from mustcall.wire.naming import flat_name
 
 __all__ = ["Loop", "loop_of"]
@@ -104,7 +105,9 @@ def _rounds(request: Request) -> Iterator[_Round]:
     """Yield the rounds since the user's latest message, the last one first. Results stand behind their calls."""
     calls: list[ToolCall] = []
     results: dict[str, ToolResult] = {}
-    for message in reversed(latest_input(request).after):
+    for message in reversed(request.messages):
+        if message.role is Role.USER and input_of(message.parts) is not None:
+            break
         for part in reversed(message.parts):
             if isinstance(part, ToolCall):
                 calls.append(part)

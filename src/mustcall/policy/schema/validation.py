@@ -96,15 +96,23 @@ def read_documents(text: str) -> list[Document]:
 def read_plain(text: str) -> JsonObject | None:
     """Return the object that a text is if it is an easy one, None if `read_documents` must look.
 
-    Most arguments are easy: ASCII, nothing below the first level, and as many colons as fields, so none stands twice.
+    Most arguments are easy: ASCII, nothing below the first level but lists of scalars, and as many colons as fields,
+    so none stands twice.
     """
-    if not (text.startswith("{") and text.isascii()) or text.find("{", 1) >= 0 or text.find("[") >= 0 or "\\u" in text:
+    if not (text.startswith("{") and text.isascii()) or text.find("{", 1) >= 0 or "\\u" in text:
+        return None
+    lists = text.count("[")
+    if lists > MAX_DEPTH:
         return None
     try:
         value, end = _PLAIN.raw_decode(text)
     except ValueError:
         return None
-    return value if end == len(text) and text.count(":") == len(value) else None
+    if end != len(text) or text.count(":") != len(value):
+        return None
+    if lists and any(type(item) is list and list in map(type, item) for item in value.values()):
+        return None
+    return value
 
 
 def read_json(text: str) -> Any:
