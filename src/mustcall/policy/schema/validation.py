@@ -43,6 +43,7 @@ _BLANKS = re.compile(r"[ \t\r\n]*+")
 _STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+("?)|[\[\]{}]', re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
+_NESTED: frozenset[type] = frozenset({dict, list})
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -96,23 +97,25 @@ def read_documents(text: str) -> list[Document]:
 def read_plain(text: str) -> JsonObject | None:
     """Return the object that a text is if it is an easy one, None if `read_documents` must look.
 
-    Most arguments are easy: ASCII, nothing below the first level but lists of scalars, and as many colons as fields,
-    so none stands twice.
+    Most arguments are easy: one object with nothing below it but lists of scalars.
     """
-    if not (text.startswith("{") and text.isascii()) or text.find("{", 1) >= 0 or "\\u" in text:
+    if not text.startswith("{") or "\\u" in text or not (text.isascii() or _encodable(text)):
         return None
-    lists = text.count("[")
-    if lists > MAX_DEPTH:
+    opened = text.count("{") + text.count("[")
+    if opened > MAX_DEPTH:
         return None
     try:
-        value, end = _PLAIN.raw_decode(text)
+        value, end = _DECODER.raw_decode(text)
     except ValueError:
         return None
-    if end != len(text) or text.count(":") != len(value):
-        return None
-    if lists and any(type(item) is list and list in map(type, item) for item in value.values()):
+    if end != len(text) or (opened > 1 and not all(map(_is_flat, value.values()))):
         return None
     return value
+
+
+def _is_flat(value: Any) -> bool:
+    kind = type(value)
+    return kind is not dict and (kind is not list or _NESTED.isdisjoint(map(type, value)))
 
 
 def read_json(text: str) -> Any:
@@ -188,4 +191,3 @@ def _constant(_text: str) -> None:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_fraction, parse_constant=_constant)
-_PLAIN = json.JSONDecoder(parse_float=_fraction, parse_constant=_constant)
