@@ -44,6 +44,8 @@ _STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+("?)|[\[\]{}]', re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 _NESTED: frozenset[type] = frozenset({dict, list})
+#: Values that every reader reads the same. A fraction is exact only as a `Decimal`.
+_SIMPLE: frozenset[type] = frozenset({str, int, bool, type(None)})
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -104,12 +106,32 @@ def read_plain(text: str) -> JsonObject | None:
     opened = text.count("{") + text.count("[")
     if opened > MAX_DEPTH:
         return None
+    quick = _read_quickly(text)
+    if quick is not None:
+        return quick
     try:
         value, end = _DECODER.raw_decode(text)
     except ValueError:
         return None
     if end != len(text) or (opened > 1 and not all(map(_is_flat, value.values()))):
         return None
+    return value
+
+
+def _read_quickly(text: str) -> JsonObject | None:
+    """Return the flat object that a text is if it holds no fraction, and as many colons as fields: none stands twice."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    if type(value) is not dict or text.count(":") != len(value):
+        return None
+    for item in value.values():
+        kind = type(item)
+        if kind in _SIMPLE:
+            continue
+        if kind is not list or not _SIMPLE.issuperset(map(type, item)):
+            return None
     return value
 
 
