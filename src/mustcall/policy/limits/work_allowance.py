@@ -8,43 +8,46 @@ is not done at all. Without an allowance nothing is bounded here, which is how t
 The unit is that of `workload`: about 25 ns.
 """
 
-from contextvars import ContextVar
+from threading import local
 from typing import Any
 
-__all__ = ["TooLong", "allow", "left", "spend"]
+__all__ = ["TooLong", "allow", "allowance", "spend"]
 
 
 class TooLong(Exception):
     """The work is more than may be done here; it can be done elsewhere. Never leaves the engine."""
 
 
-#: Steps that may be taken now, None where they are not counted. An event loop sets it for each step and takes it back;
-#: nothing is awaited while it holds, and each thread has its own.
-left: ContextVar[int | None] = ContextVar("left", default=None)
-#: Whether there is no other place for more of them.
-_last: ContextVar[bool] = ContextVar("last", default=False)
+class _Allowance(local):
+    """What a thread may do. An event loop sets it for each step and takes it back; nothing is awaited meanwhile."""
+
+    #: Steps that may be taken now, None where they are not counted.
+    left: int | None = None
+    #: Whether there is no other place for more of them.
+    last: bool = False
+
+
+allowance = _Allowance()
 
 
 def allow(steps: int, function: Any, args: tuple[Any, ...]) -> Any:
     """Call a function that may spend so much and no more."""
-    left.set(steps)
-    _last.set(True)
+    allowance.left, allowance.last = steps, True
     try:
         return function(*args)
     finally:
-        left.set(None)
-        _last.set(False)
+        allowance.left, allowance.last = None, False
 
 
 def spend(steps: int) -> bool:
     """Count steps that are about to be taken; tell whether they may be, or raise `TooLong`."""
-    rest = left.get()
+    rest = allowance.left
     if rest is None:
         return True
     rest -= steps
-    left.set(rest)
+    allowance.left = rest
     if rest >= 0:
         return True
-    if not _last.get():
+    if not allowance.last:
         raise TooLong
     return False

@@ -119,7 +119,7 @@ def read_plain(text: str) -> JsonObject | None:
 
 
 def _read_quickly(text: str) -> JsonObject | None:
-    """Return the flat object that a text is if it holds no fraction, and as many colons as fields: none stands twice."""
+    """Return the flat object that a text is if it has no fraction, and as many colons as fields: none stands twice."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
