@@ -10,7 +10,7 @@ Cost: linear in the text. Valid arguments cost one decode and one `is_valid`: ab
 import json
 import re
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -43,6 +43,7 @@ _BLANKS = re.compile(r"[ \t\r\n]*+")
 _STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+("?)|[\[\]{}]', re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
+_OBJECT = msgspec.json.Decoder(dict[str, object])
 _NESTED: frozenset[type] = frozenset({dict, list})
 #: Values that every reader reads the same. A fraction is exact only as a `Decimal`.
 _SIMPLE: frozenset[type] = frozenset({str, int, bool, type(None)})
@@ -121,23 +122,23 @@ def read_plain(text: str) -> JsonObject | None:
 def _read_quickly(text: str) -> JsonObject | None:
     """Return the flat object that a text is if it has no fraction, and as many colons as fields: none stands twice."""
     try:
-        value = msgspec.json.decode(text)
+        value = _OBJECT.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    if type(value) is not dict or text.count(":") != len(value):
+    if text.count(":") != len(value):
         return None
     for item in value.values():
-        kind = type(item)
-        if kind in _SIMPLE:
+        if type(item) in _SIMPLE:
             continue
-        if kind is not list or not _SIMPLE.issuperset(map(type, item)):
+        if not isinstance(item, list) or not _SIMPLE.issuperset(map(type, cast("list[object]", item))):
             return None
     return value
 
 
-def _is_flat(value: Any) -> bool:
-    kind = type(value)
-    return kind is not dict and (kind is not list or _NESTED.isdisjoint(map(type, value)))
+def _is_flat(value: object) -> bool:
+    if isinstance(value, list):
+        return _NESTED.isdisjoint(map(type, cast("list[object]", value)))
+    return not isinstance(value, dict)
 
 
 def read_json(text: str) -> Any:
