@@ -46,7 +46,7 @@ class _Others:
 def _clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let each look at the clock find it so much later."""
     ticks = count()
-    monkeypatch.setattr("mustcall.upstream.bounds.monotonic", lambda: next(ticks) * seconds)
+    monkeypatch.setattr("mustcall.upstream.bounds.thread_time", lambda: next(ticks) * seconds)
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 200_001])

@@ -1,14 +1,14 @@
 """What an upstream's answer may be, the same over every transport: its bytes, its values, the size of a piece.
 
 Answers in one piece are counted in steps between which other tasks run; a stream is cut into pieces that take a few
-milliseconds to read at most. Other tasks run after a piece once what came at once has taken `_STEP` seconds: most
-pieces take a fraction of that, and each step of the loop costs a system call of its own.
+milliseconds to read at most. Other tasks run after a piece once what came at once has taken `_STEP` seconds of CPU.
+Most takes a fraction of that, and each step of the loop costs a system call of its own.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from time import monotonic
+from time import thread_time
 
 from mustcall.core.elements import UNCOUNTED, count_elements
 from mustcall.core.limits import GatewayLimits
@@ -18,7 +18,7 @@ __all__ = ["PIECE", "check_body", "cut", "holds_more", "in_turns", "read_bounded
 
 #: The largest piece of a stream that is read at once. A hundred of the usual events; most pieces are one.
 PIECE = 16 * 1024
-#: Seconds after which other tasks run.
+#: Seconds of work after which other tasks run.
 _STEP = 0.002
 
 
@@ -73,10 +73,10 @@ def cut(data: bytes) -> Iterator[bytes]:
 
 async def take_turns(began: float) -> float:
     """Let other tasks run if the step that began then has lasted long enough; return when the present step began."""
-    if monotonic() - began < _STEP:
+    if thread_time() - began < _STEP:
         return began
     await asyncio.sleep(0)
-    return monotonic()
+    return thread_time()
 
 
 async def in_turns(chunks: AsyncGenerator[bytes], limits: GatewayLimits) -> AsyncGenerator[bytes]:
@@ -90,7 +90,7 @@ async def in_turns(chunks: AsyncGenerator[bytes], limits: GatewayLimits) -> Asyn
             if len(piece) <= PIECE:
                 yield piece
                 continue
-            began = monotonic()
+            began = thread_time()
             for part in cut(piece):
                 yield part
                 began = await take_turns(began)

@@ -10,7 +10,7 @@ byte of an answer came. docs/decisions/http-client.md says why.
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from time import monotonic
+from time import thread_time
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -138,7 +138,7 @@ class HttpReply:
                 if most is None or len(piece) <= PIECE:
                     yield piece
                 else:
-                    began = monotonic()
+                    began = thread_time()
                     for part in cut(piece):
                         yield part
                         began = await take_turns(began)
