@@ -3,7 +3,7 @@
 from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
 from mustcall.engine.off_loop import Aside, here
-from mustcall.policy.limits.work_allowance import allow, allowance, spend
+from mustcall.policy.limits.work_allowance import allow, left, spend
 from mustcall.policy.schema.arguments import check_arguments
 from mustcall.policy.schema.checker import fits, validator_for
 
@@ -36,7 +36,7 @@ def test_checks_share_one_allowance() -> None:
     checker = validator_for(_dear("shared"))
     assert checker is not None
     value = {"a": ["x" * 300] * 50}
-    each = 10**9 - allow(10**9, lambda: (fits(checker, value), allowance.left)[1], ())
+    each = 10**9 - allow(10**9, lambda: (fits(checker, value), left.get())[1], ())
     both = allow(each, lambda: [fits(checker, value), fits(checker, value)], ())
     assert both == [True, False]
 

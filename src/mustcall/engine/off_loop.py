@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply
-from mustcall.policy.limits.work_allowance import TooLong, allow, allowance
+from mustcall.policy.limits.work_allowance import TooLong, allow, left
 
 __all__ = ["LARGE", "MOST_TOGETHER", "Aside", "heavily", "heft", "here", "is_heavy"]
 
@@ -56,13 +56,13 @@ def is_heavy(body: bytes, reply: Reply) -> bool:
 
 def here(function: Callable[..., T], *args: Any) -> T | Aside:
     """Return what a pure function gives if that takes few steps. It is called for every turn, and is no coroutine."""
-    allowance.left = _HERE
+    left.set(_HERE)
     try:
         return function(*args)
     except TooLong:
         return Aside.ASIDE
     finally:
-        allowance.left = None
+        left.set(None)
 
 
 async def heavily(function: Callable[..., T], *args: Any) -> T:

@@ -8,46 +8,43 @@ is not done at all. Without an allowance nothing is bounded here, which is how t
 The unit is that of `workload`: about 25 ns.
 """
 
-from threading import local
+from contextvars import ContextVar
 from typing import Any
 
-__all__ = ["TooLong", "allow", "allowance", "spend"]
+__all__ = ["TooLong", "allow", "left", "spend"]
 
 
 class TooLong(Exception):
     """The work is more than may be done here; it can be done elsewhere. Never leaves the engine."""
 
 
-class _Allowance(local):
-    """What a thread may do. An event loop sets it for each step and takes it back; nothing is awaited meanwhile."""
-
-    #: Steps that may be taken now, None where they are not counted.
-    left: int | None = None
-    #: Whether there is no other place for more of them.
-    last: bool = False
-
-
-allowance = _Allowance()
+#: Steps that may be taken now, None where they are not counted. An event loop sets it for each step and takes it back;
+#: nothing is awaited while it holds, and each thread has its own.
+left: ContextVar[int | None] = ContextVar("left", default=None)
+#: Whether there is no other place for more of them.
+_last: ContextVar[bool] = ContextVar("last", default=False)
 
 
 def allow(steps: int, function: Any, args: tuple[Any, ...]) -> Any:
     """Call a function that may spend so much and no more."""
-    allowance.left, allowance.last = steps, True
+    left.set(steps)
+    _last.set(True)
     try:
         return function(*args)
     finally:
-        allowance.left, allowance.last = None, False
+        left.set(None)
+        _last.set(False)
 
 
 def spend(steps: int) -> bool:
     """Count steps that are about to be taken; tell whether they may be, or raise `TooLong`."""
-    rest = allowance.left
+    rest = left.get()
     if rest is None:
         return True
     rest -= steps
-    allowance.left = rest
+    left.set(rest)
     if rest >= 0:
         return True
-    if not allowance.last:
+    if not _last.get():
         raise TooLong
     return False
