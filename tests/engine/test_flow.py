@@ -16,6 +16,7 @@ from mustcall.policy.scanning.reply_scanner import ScanTargets
 from mustcall.testing import Say, Think, Turn
 from mustcall.testing.render import Stamp as Written
 from mustcall.testing.render import stream_reply
+from mustcall.wire.delta_template import DeltaTemplate
 from support.exchanging import assembled
 from support.flowing import Flowing
 
@@ -61,6 +62,25 @@ def test_the_text_arrives_once(wire: Wire, said: str, noise: list[bytes], cuts: 
     assert text_of(wire, sent) == text_of(wire, stream)
     if raw:
         assert stream.startswith(sent)
+
+
+@pytest.mark.parametrize("wire", Wire)
+def test_a_run_of_deltas_is_read_once(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each delta is read once, also those before the end of a stream, whichever pieces they come in."""
+    frames = stream_reply(Turn(Say("The wind over Oslo turns north before noon. " * 20)), wire, BODY, Written(1, "s"))
+    half = len(frames) // 2
+    read: list[int] = []
+    whole = DeltaTemplate.run
+
+    def run(self: DeltaTemplate, block: bytes, start: int) -> tuple[str, int] | None:
+        found = whole(self, block, start)
+        read.append(0 if found is None else found[1] - start)
+        return found
+
+    monkeypatch.setattr(DeltaTemplate, "run", run)
+    carried(wire, [b"".join(frames[:half]), b"".join(frames[half:])])
+    assert 0 < sum(read) <= sum(map(len, frames))
+    assert sum(map(bool, read)) == 2  # one for each piece
 
 
 @pytest.mark.parametrize("wire", Wire)

@@ -10,6 +10,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol
 from mustcall.policy.failures.rejection import Rejection, lesson
 from mustcall.profiles import Learnt, LearntFact, Observed
+from mustcall.profiles.tallies import ARGUMENTS
 
 PROFILE = Profile(name="p", forced=Forcing.ALWAYS)
 
@@ -30,6 +31,28 @@ def test_a_lesson_is_for_its_endpoint_and_model() -> None:
     (fact,) = learnt.facts()
     assert (fact.endpoint, fact.model, fact.field) == ("e", "m", "forced")
     assert (fact.fact.observed, fact.fact.note) == (Observed.LEARNT, "Thinking may not be enabled")
+
+
+def test_a_profile_that_was_given_follows_every_change() -> None:
+    """Rule 33: the profile is the same object while nothing changes; what is learnt, counted or forgotten shows."""
+    learnt = Learnt()
+    assert learnt.apply("e", "m", PROFILE, now=10.0) is PROFILE
+    learnt.learn("e", "m", "forced", Forcing.NEVER, "", at=10.0)
+    taught = learnt.apply("e", "m", PROFILE, now=10.0)
+    assert taught.forced is Forcing.NEVER
+    assert learnt.apply("e", "m", PROFILE, now=10.5) is taught
+    assert learnt.apply("e", "m", PROFILE, now=10.5, configured={"forced"}) is PROFILE
+    assert learnt.apply("e", "m", PROFILE, now=10.5, tenant="other") is PROFILE
+    other = Profile(name="q", forced=Forcing.ALWAYS)
+    assert learnt.apply("e", "m", other, now=10.5).name == "q"
+    assert learnt.apply("e", "m", PROFILE, now=10.0 + 3600.0) is PROFILE  # it has expired
+    learnt.forget("e", "m", "forced")
+    assert learnt.apply("e", "m", PROFILE, now=10.5) is PROFILE
+    for _ in range(60):
+        learnt.observe("e", "m", ARGUMENTS, made=True, now=11.0)
+    assert learnt.apply("e", "m", PROFILE, now=11.0).trusted_arguments
+    learnt.observe("e", "m", ARGUMENTS, made=False, now=11.0)
+    assert not learnt.apply("e", "m", PROFILE, now=11.0).trusted_arguments
 
 
 def test_the_same_lesson_is_no_news() -> None:

@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from itertools import count
 from typing import Self
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.limits import DEFAULTS
-from mustcall.upstream.bounds import PIECE, in_turns, read_bounded
+from mustcall.upstream.bounds import PIECE, cut, in_turns, read_bounded
 from mustcall.upstream.http import HttpTransport
 from support.loopback import call_to, listening
 
@@ -40,15 +43,43 @@ class _Others:
             await asyncio.sleep(0)
 
 
+def _clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let each look at the clock find it so much later."""
+    ticks = count()
+    monkeypatch.setattr("mustcall.upstream.bounds.thread_time", lambda: next(ticks) * seconds)
+
+
 @pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 200_001])
-async def test_large_pieces_are_cut_and_others_run_in_between(size: int) -> None:
-    """Rule 68: what comes at once is read in turns, byte for byte the same."""
+async def test_large_pieces_are_cut_and_others_run_in_between(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 68: what comes at once and takes long is read in turns, byte for byte the same."""
+    _clock(monkeypatch, 1.0)
     text = bytes(index % 251 for index in range(size))
     async with _Others() as others:
         pieces = [piece async for piece in in_turns(_source(text), SMALL)]
     assert b"".join(pieces) == text
     assert all(len(piece) <= PIECE for piece in pieces)
     assert others.turns >= (len(pieces) if size > PIECE else 0)
+
+
+async def test_pieces_that_take_no_time_share_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 68: what is read quickly is cut all the same, and costs no step of the loop between two pieces."""
+    _clock(monkeypatch, 0.0)
+    async with _Others() as others:
+        await asyncio.sleep(0)
+        before = others.turns
+        pieces = [piece async for piece in in_turns(_source(b"x" * (5 * PIECE)), SMALL)]
+        assert others.turns == before
+    assert [len(piece) for piece in pieces] == [PIECE] * 5
+
+
+@given(st.lists(st.sampled_from([b"\n\n", b"\n", b"x", b"y" * 5_000, b"z" * PIECE]), max_size=40))
+def test_pieces_end_behind_events(parts: list[bytes]) -> None:
+    """Rule 68: cut pieces are the data, none is large, and one ends in an event only where that is large itself."""
+    data = b"".join(parts)
+    pieces = list(cut(data))
+    assert b"".join(pieces) == data
+    assert all(len(piece) <= PIECE for piece in pieces)
+    assert all(piece.endswith(b"\n\n") or b"\n\n" not in piece for piece in pieces[:-1])
 
 
 async def test_a_stream_ends_at_its_limit() -> None:

@@ -70,11 +70,11 @@ class Remembered(Generic[T]):
     __slots__ = ("_values",)
 
     def __init__(self, most: int = 128) -> None:
-        self._values: Bounded[tuple[int, tuple[Hashable, ...]], tuple[object, T]] = Bounded(most)
+        self._values: Bounded[int | tuple[Hashable, ...], tuple[object, T]] = Bounded(most)
 
     def get(self, key: object, *rest: Hashable, make: Callable[[], T]) -> T:
         """Return what was made of this very object before, or make it."""
-        place = (id(key), rest)
+        place = (id(key), *rest) if rest else id(key)
         known = self._values.get(place)
         if known is not None:
             return known[1]

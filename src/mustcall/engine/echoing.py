@@ -3,6 +3,7 @@
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
+from mustcall.core.parts import ToolCall
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.policy.facts.wording import Wording
@@ -46,18 +47,28 @@ class Echoing:
 
     def look_through(self, reply: Reply, token: str) -> ScanFindings:
         """Return what is in the text of a whole reply that was cleared; most have nothing, and need no lens."""
-        return NOTHING if is_plain(reply, self._course.lookout()) else self.lens(token).read(reply)
+        if _only_calls(reply) or is_plain(reply, self._course.lookout()):
+            return NOTHING
+        return self.lens(token).read(reply)
 
     def is_clear(self, reply: Reply) -> bool:
         """Tell whether a reply holds nothing of ours."""
-        return cleared(reply, self._echoes) is reply
+        return _only_calls(reply) or cleared(reply, self._echoes) is reply
 
     def clear(self, reply: Reply) -> Reply:
         """Return the attempt's reply without what is ours; the same object if there is nothing of it."""
-        clear = cleared(reply, self._echoes)
+        clear = reply if _only_calls(reply) else cleared(reply, self._echoes)
         self._erased = clear is not reply
         return clear
 
     def noted(self, judged: Judgement) -> Judgement:
         """Return what was made of the attempt's reply, with a note if something was erased from it."""
         return msgspec.structs.replace(judged, notes=(*judged.notes, _ERASED)) if self._erased else judged
+
+
+def _only_calls(reply: Reply) -> bool:
+    """Tell whether a reply says nothing but calls, so that no text of it need be looked at."""
+    for part in reply.parts:
+        if type(part) is not ToolCall:
+            return False
+    return bool(reply.parts)

@@ -102,7 +102,7 @@ class StreamRelay(Generic[P]):
 
     def feed(self, piece: bytes) -> P:
         """Take the next bytes and return what may go out; raise `UpstreamGarbage` for what cannot be read."""
-        stencil = self._stencil
+        stencil, run = self._stencil, None
         if stencil is not None and self._flows and not self._sse.holds:
             # Most pieces of most replies: deltas like the one before, and nothing else.
             run = stencil.run(piece, 0)
@@ -113,22 +113,26 @@ class StreamRelay(Generic[P]):
             return self._nothing
         try:
             if self.raw and not self._gate.stopped and b"\r" not in block:
-                return self._feed_flowing(block)
+                return self._feed_flowing(block, run)
             self._stencil = None  # the part it was made for may end here
             return self._feed(block, self._sse.read(block))
         except RecursionError:
             raise UpstreamGarbage("the upstream's stream is nested too deeply") from None
 
-    def _feed_flowing(self, block: bytes) -> P:
-        """Take the events of one piece where text goes out as it comes: deltas in runs, a few others at a time."""
+    def _feed_flowing(self, block: bytes, run: tuple[str, int] | None = None) -> P:
+        """Take the events of one piece where text goes out as it comes: deltas in runs, a few others at a time.
+
+        `run` is the one that the block begins with, where that is known.
+        """
         out: list[P] = []
         start, size, groups = 0, len(block), _GROUPS
         while start < size:
-            run = self._stencil.run(block, start) if self._stencil is not None and self._flows else None
+            if run is None and self._stencil is not None and self._flows:
+                run = self._stencil.run(block, start)
             if run is not None:
                 text, end = run
                 out.append(self._feed_text(block[start:end], self._part, text))
-                groups = 0  # what follows a run in the same piece is mostly the end
+                groups, run = 0, None  # what follows a run in the same piece is mostly the end
             else:
                 end = _behind(block, start, _GROUP) if groups and not self._gate.stopped else size
                 groups -= 1

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from mustcall.core.memo import Bounded
 from mustcall.policy.facts.profile import Forcing, Profile
 from mustcall.profiles.facts import Fact, Observed, checked
 from mustcall.profiles.patterns import LONGEST_NAME
@@ -66,6 +67,31 @@ class LearntFact(msgspec.Struct, frozen=True):
 
 
 _Facts = dict[str, LearntFact]
+#: Seconds for which a profile is given again: what expires is believed for so much longer at most.
+_AGAIN = 1.0
+
+
+class _Applied(msgspec.Struct, frozen=True, gc=False):
+    """A profile with what was learnt, and what it was made of."""
+
+    profile: Profile
+    configured: AbstractSet[str]
+    settled: AbstractSet[str]
+    changes: int
+    at: float
+    taught: Profile
+
+    def holds(
+        self, profile: Profile, configured: AbstractSet[str], settled: AbstractSet[str], changes: int, now: float
+    ) -> bool:
+        """Tell whether it would be made the same again."""
+        return (
+            self.changes == changes
+            and self.profile is profile
+            and self.configured is configured
+            and self.settled is settled
+            and 0 <= now - self.at < _AGAIN
+        )
 
 
 class Learnt:
@@ -76,6 +102,7 @@ class Learnt:
         self.keeps = keeps
         self._facts: PerTenant[_Facts] = PerTenant(most)
         self.tallies = Tallies(most, keeps)
+        self._applied: Bounded[tuple[str, str, str], _Applied] = Bounded(most)
 
     @property
     def size(self) -> int:
@@ -159,6 +186,26 @@ class Learnt:
         Fields in `configured` stay as the operator set them, and so does what they decide together with others;
         those in `settled` stay as they were measured.
         """
+        applied = self._applied.get((endpoint, model, tenant))
+        changes = self._facts.changes + self.tallies.changes
+        if applied is not None and applied.holds(profile, configured, settled, changes, now):
+            return applied.taught
+        taught = self._taught(endpoint, model, profile, configured=configured, settled=settled, now=now, tenant=tenant)
+        if len(model) <= LONGEST_NAME:
+            self._applied.keep((endpoint, model, tenant), _Applied(profile, configured, settled, changes, now, taught))
+        return taught
+
+    def _taught(
+        self,
+        endpoint: str,
+        model: str,
+        profile: Profile,
+        *,
+        configured: AbstractSet[str],
+        settled: AbstractSet[str],
+        now: float,
+        tenant: str,
+    ) -> Profile:
         settled = settled | configured
         counts = self.tallies.counts(endpoint, model, now, tenant)
         known = self._facts.known(endpoint, model)

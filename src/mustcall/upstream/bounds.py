@@ -1,21 +1,25 @@
 """What an upstream's answer may be, the same over every transport: its bytes, its values, the size of a piece.
 
 Answers in one piece are counted in steps between which other tasks run; a stream is cut into pieces that take a few
-milliseconds to read, with a step of the loop between two pieces of what came at once.
+milliseconds to read at most. Other tasks run after a piece once what came at once has taken `_STEP` seconds of CPU.
+Most takes a fraction of that, and each step of the loop costs a system call of its own.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from time import thread_time
 
 from mustcall.core.elements import UNCOUNTED, count_elements
 from mustcall.core.limits import GatewayLimits
 from mustcall.upstream import failures
 
-__all__ = ["PIECE", "check_body", "holds_more", "in_turns", "read_bounded"]
+__all__ = ["PIECE", "check_body", "cut", "holds_more", "in_turns", "read_bounded", "take_turns"]
 
 #: The largest piece of a stream that is read at once. A hundred of the usual events; most pieces are one.
 PIECE = 16 * 1024
+#: Seconds of work after which other tasks run.
+_STEP = 0.002
 
 
 async def read_bounded(chunks: AsyncGenerator[bytes], limits: GatewayLimits) -> bytes:
@@ -55,6 +59,26 @@ async def check_body(body: bytes, limits: GatewayLimits) -> None:
         raise failures.answer_too_fine(limits.reply_elements)
 
 
+def cut(data: bytes) -> Iterator[bytes]:
+    """Yield what came at once in pieces of at most `PIECE` bytes; behind an event where one ends in a piece."""
+    start, size = 0, len(data)
+    while size - start > PIECE:
+        end = data.rfind(b"\n\n", start, start + PIECE) + 2
+        if end <= start + 1:
+            end = start + PIECE
+        yield data[start:end]
+        start = end
+    yield data[start:]
+
+
+async def take_turns(began: float) -> float:
+    """Let other tasks run if the step that began then has lasted long enough; return when the present step began."""
+    if thread_time() - began < _STEP:
+        return began
+    await asyncio.sleep(0)
+    return thread_time()
+
+
 async def in_turns(chunks: AsyncGenerator[bytes], limits: GatewayLimits) -> AsyncGenerator[bytes]:
     """Yield a body in small pieces; raise `UpstreamGarbage` once it is too large."""
     size = 0
@@ -66,6 +90,7 @@ async def in_turns(chunks: AsyncGenerator[bytes], limits: GatewayLimits) -> Asyn
             if len(piece) <= PIECE:
                 yield piece
                 continue
-            for start in range(0, len(piece), PIECE):
-                yield piece[start : start + PIECE]
-                await asyncio.sleep(0)
+            began = thread_time()
+            for part in cut(piece):
+                yield part
+                began = await take_turns(began)

@@ -11,6 +11,7 @@ byte of an answer came. docs/decisions/http-client.md says why.
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
+from time import thread_time
 from typing import NamedTuple, NoReturn
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -20,7 +21,7 @@ from mustcall.core.errors import MustcallError, UpstreamUnavailable
 from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.upstream import failures
 from mustcall.upstream.answer import AnswerPhase, Garbled, Hangup
-from mustcall.upstream.bounds import PIECE, check_body, in_turns, read_bounded
+from mustcall.upstream.bounds import PIECE, check_body, cut, in_turns, read_bounded, take_turns
 from mustcall.upstream.connection import Connection
 from mustcall.upstream.dialling import DialTarget
 from mustcall.upstream.inflating import inflated
@@ -144,12 +145,13 @@ class HttpReply:
                     if left < 0:
                         self._release()
                         raise failures.answer_too_large(most)
-                    if len(piece) > PIECE:
-                        for start in range(PIECE, len(piece), PIECE):
-                            yield piece[start - PIECE : start]
-                            await asyncio.sleep(0)
-                        piece = piece[-(len(piece) % PIECE or PIECE) :]
-                yield piece
+                if most is None or len(piece) <= PIECE:
+                    yield piece
+                else:
+                    began = thread_time()
+                    for part in cut(piece):
+                        yield part
+                        began = await take_turns(began)
                 if last:
                     return
                 if self._connection is None:

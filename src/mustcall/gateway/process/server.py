@@ -66,7 +66,7 @@ class _Server(uvicorn.Server):
             # What the start made stays for good: keep the collector from walking it on every request.
             gc.collect()
             gc.freeze()
-            gc.set_threshold(20_000, 20, 20)
+            gc.set_threshold(40_000, 20, 20)
             keep_heap()
             if self._reload is not None:
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)

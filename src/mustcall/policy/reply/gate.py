@@ -208,12 +208,12 @@ class Released:
     @property
     def spoke(self) -> bool:
         """Whether more than reasoning went out: then a later attempt can add its calls and nothing else."""
-        return any(not isinstance(progress.part, Reasoning) for progress in self._parts.values())
+        return any(isinstance(event, PartStarted) and not isinstance(event.part, Reasoning) for event in self.events)
 
     @property
     def called(self) -> bool:
         """Whether some of a call went out: then no other attempt can follow."""
-        return any(isinstance(progress.part, ToolCall) for progress in self._parts.values())
+        return any(isinstance(event, PartStarted) and isinstance(event.part, ToolCall) for event in self.events)
 
     def more(self, reply: Reply) -> list[Event]:
         """Return the events that end what went out and add what a later attempt may add to it.

@@ -11,13 +11,15 @@ as the run goes on. A reply whose calls are new reads one round.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 import msgspec
 
+from mustcall.core.message import Role
 from mustcall.core.parts import Text, ToolCall, ToolResult
 from mustcall.core.request import Request
 from mustcall.policy.facts.controls import ToolControls
-from mustcall.policy.words.grounding import latest_input
+from mustcall.policy.words.grounding import input_of
 from mustcall.wire.naming import flat_name
 
 __all__ = ["Loop", "loop_of"]
@@ -64,13 +66,15 @@ def loop_of(request: Request, calls: Iterable[ToolCall], tools: Mapping[str, Too
     A loop is what reaches a tool's `loop_advice` or `loop_block`, or repeats after the same output twice.
     """
     made = list(calls)
-    if not made:
+    rounds = _rounds(request)
+    last = next(rounds, None)
+    if not made or last is None or not _may_repeat(made, last.calls):
         return None
     alive = {_key(call): call for call in made}
     names = {key.name for key in alive}
     times = dict.fromkeys(alive, 1)
     outputs: dict[_Key, list[tuple[object, ...] | None]] = {key: [] for key in alive}
-    for round_ in _rounds(request):
+    for round_ in chain((last,), rounds):
         again = {_key(call): call for call in round_.calls if call.name in names}
         alive = {key: call for key, call in alive.items() if key in again}
         if not alive:
@@ -82,6 +86,18 @@ def loop_of(request: Request, calls: Iterable[ToolCall], tools: Mapping[str, Too
                 outputs[key].append(_output(round_.results.get(again[key].id)))
     loops = [_judged(key, times[key], outputs[key], tools) for key in times]
     return max((loop for loop in loops if loop is not None), key=_weight, default=None)
+
+
+def _may_repeat(made: list[ToolCall], before: list[ToolCall]) -> bool:
+    """Tell whether a call may be one of the round before. Most are not, which is seen without writing them anew."""
+    names = {call.name for call in made}
+    alike = [call for call in before if call.name in names]
+    if len(alike) != 1 or len(made) != 1:
+        return bool(alike)
+    try:  # what is written the same when its keys are in order is the same value
+        return bool(msgspec.json.decode(made[0].arguments_json) == msgspec.json.decode(alike[0].arguments_json))
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
+        return True
 
 
 def _weight(loop: Loop) -> tuple[bool, int]:
@@ -104,7 +120,9 @@ def _rounds(request: Request) -> Iterator[_Round]:
     """Yield the rounds since the user's latest message, the last one first. Results stand behind their calls."""
     calls: list[ToolCall] = []
     results: dict[str, ToolResult] = {}
-    for message in reversed(latest_input(request).after):
+    for message in reversed(request.messages):
+        if message.role is Role.USER and input_of(message.parts) is not None:
+            break
         for part in reversed(message.parts):
             if isinstance(part, ToolCall):
                 calls.append(part)

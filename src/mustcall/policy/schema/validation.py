@@ -10,7 +10,7 @@ Cost: linear in the text. Valid arguments cost one decode and one `is_valid`: ab
 import json
 import re
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -43,6 +43,10 @@ _BLANKS = re.compile(r"[ \t\r\n]*+")
 _STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+("?)|[\[\]{}]', re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
+_OBJECT = msgspec.json.Decoder(dict[str, object])
+_NESTED: frozenset[type] = frozenset({dict, list})
+#: Values that every reader reads the same. A fraction is exact only as a `Decimal`.
+_SIMPLE: frozenset[type] = frozenset({str, int, bool, type(None)})
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -96,15 +100,45 @@ def read_documents(text: str) -> list[Document]:
 def read_plain(text: str) -> JsonObject | None:
     """Return the object that a text is if it is an easy one, None if `read_documents` must look.
 
-    Most arguments are easy: ASCII, nothing below the first level, and as many colons as fields, so none stands twice.
+    Most arguments are easy: one object with nothing below it but lists of scalars.
     """
-    if not (text.startswith("{") and text.isascii()) or text.find("{", 1) >= 0 or text.find("[") >= 0 or "\\u" in text:
+    if not text.startswith("{") or "\\u" in text or not (text.isascii() or _encodable(text)):
         return None
+    opened = text.count("{") + text.count("[")
+    if opened > MAX_DEPTH:
+        return None
+    quick = _read_quickly(text)
+    if quick is not None:
+        return quick
     try:
-        value, end = _PLAIN.raw_decode(text)
+        value, end = _DECODER.raw_decode(text)
     except ValueError:
         return None
-    return value if end == len(text) and text.count(":") == len(value) else None
+    if end != len(text) or (opened > 1 and not all(map(_is_flat, value.values()))):
+        return None
+    return value
+
+
+def _read_quickly(text: str) -> JsonObject | None:
+    """Return the flat object that a text is if it has no fraction, and as many colons as fields: none stands twice."""
+    try:
+        value = _OBJECT.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    if text.count(":") != len(value):
+        return None
+    for item in value.values():
+        if type(item) in _SIMPLE:
+            continue
+        if not isinstance(item, list) or not _SIMPLE.issuperset(map(type, cast("list[object]", item))):
+            return None
+    return value
+
+
+def _is_flat(value: object) -> bool:
+    if isinstance(value, list):
+        return _NESTED.isdisjoint(map(type, cast("list[object]", value)))
+    return not isinstance(value, dict)
 
 
 def read_json(text: str) -> Any:
@@ -180,4 +214,3 @@ def _constant(_text: str) -> None:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_fraction, parse_constant=_constant)
-_PLAIN = json.JSONDecoder(parse_float=_fraction, parse_constant=_constant)

@@ -177,6 +177,9 @@ def check_rules(rules: Iterable[GroundingRule]) -> None:
 
 def input_of(parts: Sequence[Part]) -> tuple[str, ...] | None:
     """Return the user's texts in a user message, None if it is no message of the user's."""
+    if len(parts) == 1 and isinstance(parts[0], Text) and "<" not in parts[0].text:  # most messages, and no tag in it
+        text = parts[0].text
+        return (text,) if text and not text.isspace() else ()
     last = max((index for index, part in enumerate(parts) if isinstance(part, ToolResult)), default=-1)
     written = [part.text for part in parts[last + 1 :] if isinstance(part, Text)]
     own = [_without_client_text(text) for text in written]
