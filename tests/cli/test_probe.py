@@ -115,7 +115,7 @@ def test_a_client_chooses_wire_and_cells(probe: Probe) -> None:
 
 
 def test_files_are_written(probe: Probe, tmp_path: Path) -> None:
-    """JSON that is read again, a page and a badge that need nothing else, a profile."""
+    """Rule 75: what the command reports is what the model did, as JSON, as a page, as a badge and as a profile."""
     with ScriptedUpstream(deaf) as upstream:
         files = ("--json", "a.json", "--html", "a.html", "--badge", "a.svg", "--profile", "p.json")
         done = probe(f"chat={upstream.base_url}", "--quick", *files)
