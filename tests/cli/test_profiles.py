@@ -99,7 +99,7 @@ def test_list_names_what_was_refused(tmp_path: Path) -> None:
     ]
     with ScriptedUpstream(script) as served, gateway_with_ledger(place, f"chat={served.base_url}") as gateway:
         assert post(f"{gateway.base_url}/chat/completions", body).status == 200
-        streamed, schema, grammar, soft, _ = climbed("chat", body, "No.")
+        streamed, schema, grammar, soft, _ = climbed("chat", body)
         whole = {name: value for name, value in soft.items() if not name.startswith("stream")}
         assert [one.body for one in served.requests] == [streamed, body, schema, grammar, whole]
     shown: list[dict[str, Any]] = json.loads(said("list", "--json", "--ledger", str(place)))

@@ -1,6 +1,7 @@
 """Shares of one process: slots and bytes of bodies, in total and for each key."""
 
 import threading
+from collections.abc import MutableMapping
 from typing import Any
 
 import msgspec
@@ -9,6 +10,8 @@ import pytest
 from mustcall.core.errors import BodyTooLarge, GatewayBusy
 from mustcall.core.limits import DEFAULTS
 from mustcall.gateway import service
+from mustcall.gateway.app import Gateway
+from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.connections.admission import Admission, HeldBytes, check_elements
 from mustcall.testing import RunningGateway, Say, ScriptedUpstream, Turn
 from support.http import post
@@ -93,7 +96,7 @@ async def test_the_tables_of_every_turn_are_there_before_the_first(monkeypatch: 
     """Rule 113: a gateway has read its profiles and compiled its marks when its start-up is complete."""
     told: list[str] = []
     monkeypatch.setattr(service, "warm", lambda: told.append("warm"))
-    app = App(settings_from_flags("chat=http://127.0.0.1:9/v1"))
+    app = Gateway(settings_from_flags("chat=http://127.0.0.1:9/v1"))
     asked = iter(["lifespan.startup", "lifespan.shutdown"])
 
     async def receive() -> dict[str, Any]:

@@ -28,7 +28,7 @@ _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,999})\Z")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]{1,300})?(?:[eE][-+]?[0-9]{1,2})?\Z")
 _MOST_CONJUNCTS = 32
 #: Steps that are counted for each of them (`work_allowance`).
-_LOOK = 40
+_LOOK = 200
 _DEEPEST_READING = 32
 _MOST_CHANGES = 20
 
