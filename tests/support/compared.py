@@ -27,7 +27,17 @@ from mustcall.testing.transport import FakeReply, FakeTransport
 from mustcall.upstream.http import HttpTransport
 from mustcall.upstream.seam import UpstreamCall
 
-__all__ = ["Body", "Comparing", "check_compared", "forget", "keep_own_count", "leave", "read_raw", "watch_upstreams"]
+__all__ = [
+    "Body",
+    "Comparing",
+    "check_compared",
+    "forget",
+    "keep_own_count",
+    "leave",
+    "leave_all",
+    "read_raw",
+    "watch_upstreams",
+]
 
 Upstream = ScriptedUpstream | ScriptedModel | FakeTransport
 
@@ -40,6 +50,8 @@ _tally_of: WeakKeyDictionary[object, "_Tally"] = WeakKeyDictionary()
 _listening: WeakValueDictionary[int, ScriptedUpstream] = WeakValueDictionary()
 _own: WeakKeyDictionary[ScriptedUpstream, bool] = WeakKeyDictionary()
 _watching: list[bool] = []
+#: Why the running test leaves all its upstreams unlooked at.
+_left: list[str] = []
 #: Whether what is sent now belongs to a turn of the engine.
 _in_turn: ContextVar[bool] = ContextVar("_in_turn", default=False)
 #: How the addresses end that a generation is asked for at.
@@ -65,6 +77,7 @@ def forget() -> None:
     _ended.clear()
     _tallies.clear()
     _tally_of.clear()
+    _left.clear()
 
 
 def check_compared(*, every: bool = False) -> None:
@@ -74,7 +87,7 @@ def check_compared(*, every: bool = False) -> None:
     """
     for script in _ended:
         script.check()
-    if every:
+    if every and not _left:
         for tally in _tallies:
             if tally.turns:  # else the test asked it itself
                 tally.comparing.end(tally.calls, tally.turns)
@@ -89,6 +102,12 @@ def keep_own_count(upstream: ScriptedUpstream) -> None:
 def leave(upstream: Upstream, why: str) -> None:
     """Leave bodies of an upstream unlooked at in this test, for a reason."""
     _tally(upstream).comparing.leave(why)
+
+
+def leave_all(why: str) -> None:
+    """Leave every upstream of this test unlooked at, also those that the program it runs makes, for a reason."""
+    assert why, "a reason is needed"
+    _left.append(why)
 
 
 def read_raw(raw: bytes) -> Any:

@@ -146,8 +146,11 @@ class Released:
     @property
     def weight(self) -> int:
         """How many characters went out as text, reasoning and arguments."""
-        deltas = PartTextDelta | PartReasoningDelta | ArgumentsDelta
-        return sum(len(event.text) for event in self.events if isinstance(event, deltas))
+        return sum(
+            len(event.text)
+            for event in self.events
+            if isinstance(event, PartTextDelta | PartReasoningDelta | ArgumentsDelta)
+        )
 
     def record(self, events: Iterable[Event]) -> None:
         """Note events that went out."""
