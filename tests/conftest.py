@@ -33,9 +33,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 _HERE = Path(__file__).parent
-#: The folders whose tests compare the body of every upstream call once a turn came to several. Elsewhere the subject is
-#: another: evals and replays also call the upstream themselves, and an adversary's replies decide what is asked again.
-_COMPARING = frozenset({"engine", "gateway", "rules", "telemetry", "toolkit", "upstream"})
+#: The folders whose tests compare the body of every upstream call once a turn came to several. What a test does not
+#: compare it says with its reason (`support.compared.leave`).
+_COMPARING = frozenset(
+    {"cli", "contract", "docs", "engine", "evals", "gateway", "replay", "rules", "telemetry", "toolkit", "upstream"}
+)
 
 for _name, _profile in PROFILES.items():
     settings.register_profile(_name, _profile)

@@ -17,8 +17,11 @@ from mustcall.evals.questions import AskedCall
 from mustcall.evals.results import EvalResults
 from mustcall.evals.rows import Arm
 from mustcall.testing import Answer, Call, Hang, Recorded, Say, ScriptedUpstream, Turn
+from support.compared import leave
 from support.evaluating import right_arguments
 
+#: Why the bodies of a run of many questions are not written out here.
+ASKED_ELSEWHERE = "how a question is asked on each arm is compared in tests/evals"
 BY_WORDS = {prompt.says: prompt for prompt in load_prompts()}
 
 
@@ -51,6 +54,7 @@ def demo(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
 def test_a_run_with_every_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Table, page, picture and data come of one run, and all of them have its numbers."""
     with ScriptedUpstream(obedient) as upstream:
+        leave(upstream, ASKED_ELSEWHERE)
         files = ["--html", "r.html", "--png", "r.png", "--json", "r.json"]
         code, out, _ = demo(capsys, "--upstream", f"chat={upstream.base_url}", "--model", "m", "--prompts", "8", *files)
     assert code == 0
@@ -73,6 +77,7 @@ def test_a_run_with_every_report(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_the_terminal_has_table_and_bars(capsys: pytest.CaptureFixture[str]) -> None:
     """Shares with their intervals, bars as long as the shares, calls and demands are printed."""
     with ScriptedUpstream(obedient) as upstream:
+        leave(upstream, ASKED_ELSEWHERE)
         _, out, _ = demo(capsys, "--upstream", f"chat={upstream.base_url}", "--model", "m", "--prompts", "4")
     lines = out.splitlines()
     assert any("valid call" in line and "1 of 4  25 %  (5–70 %)" in line and "4 of 4  100 %" in line for line in lines)  # noqa: RUF001  as printed
@@ -86,6 +91,7 @@ def test_the_terminal_has_table_and_bars(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_model_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     """A model that is alone is taken; among several one must be named, and the names are told."""
     with ScriptedUpstream(obedient) as upstream:
+        leave(upstream, ASKED_ELSEWHERE)
         code, out, _ = demo(capsys, "--upstream", f"chat={upstream.base_url}", "--prompts", "1")
         assert code == 0
         assert out.splitlines()[1].startswith("scripted at ")
@@ -101,6 +107,7 @@ def test_the_key_comes_from_the_environment(
     """The key is sent on both arms and shown nowhere; a variable that is not set is named."""
     monkeypatch.setenv("A_KEY", "sk-secret")
     with ScriptedUpstream(obedient) as upstream:
+        leave(upstream, ASKED_ELSEWHERE)
         flags = ["--upstream", f"chat={upstream.base_url}", "--model", "m", "--prompts", "1", "--json", "r.json"]
         _, out, err = demo(capsys, *flags, "--key-env", "A_KEY")
         keys = {request.headers["authorization"] for request in upstream.requests}
@@ -136,6 +143,7 @@ def test_a_picture_without_matplotlib(capsys: pytest.CaptureFixture[str], monkey
     """`--png` without the extra is refused before the run, not after it."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with ScriptedUpstream(obedient) as upstream:
+        leave(upstream, ASKED_ELSEWHERE)
         code, _, err = demo(capsys, "--upstream", f"chat={upstream.base_url}", "--model", "m", "--png", "r.png")
     assert code == 2
     assert "pip install 'mustcall[charts]'" in err

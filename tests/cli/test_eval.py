@@ -22,6 +22,7 @@ from mustcall.evals.rows import Arm
 from mustcall.evals.summary import Column, EvalSummary
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from support.bfcl import perfect_calls, read_set, readied_package
+from support.compared import leave
 from support.evaluating import right_arguments
 
 PROMPTS = {prompt.says: prompt for prompt in load_prompts()}
@@ -263,6 +264,7 @@ def test_ctrl_c_and_going_on(capsys: pytest.CaptureFixture[str]) -> None:
         return Hang(Turn(Say("…"))) if count == 6 else writes_fences(request) if count > 1 else Turn(Say("Hello"))
 
     with ScriptedUpstream(script) as upstream:
+        leave(upstream, "one of the two runs is a process of its own, whose turns are not counted here")
         flags = ["--upstream", f"chat={upstream.base_url}", "--model", "m", "--choice", "auto", "--limit", "4"]
         with start("builtin", *flags, "--out", "r.jsonl") as process:
             upstream.wait_for_requests(6)
@@ -292,6 +294,7 @@ def test_the_same_command_goes_on_without_out(capsys: pytest.CaptureFixture[str]
         return Hang(Turn(Say("…"))) if count == 4 else writes_fences(request) if count > 1 else Turn(Say("Hello"))
 
     with ScriptedUpstream(script) as upstream:
+        leave(upstream, "one of the two runs is a process of its own, whose turns are not counted here")
         flags = ["--upstream", f"chat={upstream.base_url}", "--model", "m", "--choice", "auto", "--limit", "2"]
         with start("builtin", *flags, "--new", "--json", "my report.json") as process:
             upstream.wait_for_requests(4)

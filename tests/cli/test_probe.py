@@ -23,8 +23,10 @@ from mustcall.profiles import read_profile
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.providers import PROVIDERS
+from support.compared import leave
 from support.htmlpage import Page
 from support.http import post
+from support.laddering import climbed
 from support.loopback import PROXY_VARIABLES
 from support.terminal import CTRL_C, PseudoTerminal
 
@@ -115,7 +117,7 @@ def test_a_client_chooses_wire_and_cells(probe: Probe) -> None:
 
 
 def test_files_are_written(probe: Probe, tmp_path: Path) -> None:
-    """JSON that is read again, a page and a badge that need nothing else, a profile."""
+    """Rule 75: what the command reports is what the model did, as JSON, as a page, as a badge and as a profile."""
     with ScriptedUpstream(deaf) as upstream:
         files = ("--json", "a.json", "--html", "a.html", "--badge", "a.svg", "--profile", "p.json")
         done = probe(f"chat={upstream.base_url}", "--quick", *files)
@@ -173,13 +175,17 @@ def test_after_write_the_first_request_starts_on_the_right_rung(probe: Probe, tm
             assert reply["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "weather"
             return len(posts(upstream)) - before
 
+        forced, schema, *_ = climbed("chat", asked)
         assert calls() == 2
+        assert [one.body for one in posts(upstream)] == [forced, schema]
         done = probe(f"up:chat={upstream.base_url}", "--model", "scripted", "--write", "--cell", "required")
         assert done.exit_code == 1, done.output
         assert "PLAN for scripted" in done.output
         (measured,) = tomllib.loads(file.read_text(encoding="utf-8"))["measured"]
         assert measured["facts"]["forced"]["value"] == "ignored"
         assert calls() == 1
+        assert posts(upstream)[-1].body == schema
+        leave(upstream, "between the two turns are the probe's own requests, which its catalogue writes")
 
 
 def test_write_goes_to_a_ledger_that_is_named(probe: Probe) -> None:

@@ -16,6 +16,7 @@ from mustcall.ledger import FactRow, TallyRow, open_ledger
 from mustcall.profiles.tallies import EXPIRY
 from mustcall.testing import Call, Fail, Say, ScriptedUpstream, Turn
 from support.http import post
+from support.laddering import climbed
 from support.remembering import gateway_with_ledger
 
 
@@ -98,6 +99,9 @@ def test_list_names_what_was_refused(tmp_path: Path) -> None:
     ]
     with ScriptedUpstream(script) as served, gateway_with_ledger(place, f"chat={served.base_url}") as gateway:
         assert post(f"{gateway.base_url}/chat/completions", body).status == 200
+        streamed, schema, grammar, soft, _ = climbed("chat", body)
+        whole = {name: value for name, value in soft.items() if not name.startswith("stream")}
+        assert [one.body for one in served.requests] == [streamed, body, schema, grammar, whole]
     shown: list[dict[str, Any]] = json.loads(said("list", "--json", "--ledger", str(place)))
     facts = {one["subject"]: one["value"] for one in shown if one["value"] is not None}
     assert facts == {"streams_forced": False, "schema_output": False, "grammar_output": False}

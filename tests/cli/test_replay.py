@@ -18,6 +18,7 @@ from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.ledger import ContentsKept
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from support.http import post
+from support.laddering import climbed
 from support.terminal import CTRL_C, PseudoTerminal
 
 TOOL = {
@@ -49,7 +50,9 @@ def keep_turn(place: Path, contents: ContentsKept = ContentsKept.FULL) -> str:
         settings = settings_from_flags(f"up:chat={upstream.base_url}")
         ledger = LedgerSettings(place=str(place), contents=contents)
         with RunningGateway(settings=msgspec.structs.replace(settings, ledger=ledger)) as gateway:
-            return post(gateway.url + "/v1/chat/completions", ASKED).headers["x-mustcall-trace"]
+            trace = post(gateway.url + "/v1/chat/completions", ASKED).headers["x-mustcall-trace"]
+        assert [one.body for one in upstream.requests] == climbed("chat", ASKED)[:2]
+        return trace
 
 
 def run(*arguments: str) -> Result:
@@ -63,10 +66,10 @@ def test_a_turn_of_the_ledger_is_replayed_both_ways(tmp_path: Path) -> None:
     turn = keep_turn(place)
     with ScriptedUpstream(model) as upstream:
         told = run("replay", turn, "--ledger", str(place), "--to", f"chat={upstream.base_url}", "--times", "3")
-        assert len(upstream.requests) == 3 + 6
-        bare = [one.body for one in upstream.requests if one.raw == upstream.requests[0].raw]
+        bare, mustcall = [ASKED], climbed("chat", ASKED)[:2]
+        asked = [*bare, *mustcall, *mustcall, *bare, *bare, *mustcall]  # which comes first takes turns
+        assert [one.body for one in upstream.requests] == asked
     assert told.exit_code == 0, told.output
-    assert bare[0] == ASKED
     assert "announced: 6 to 24 upstream calls; the price of the model is not known" in told.stderr
     lines = told.stdout.splitlines()
     assert any(line.startswith("bare") and "0 of 3" in line and "0% to 56%" in line for line in lines), told.stdout
@@ -84,6 +87,8 @@ def test_an_exported_bundle_replays_without_the_ledger(tmp_path: Path) -> None:
     place.unlink()
     with ScriptedUpstream(model) as upstream:
         told = run("replay", str(bundle), "--to", f"chat={upstream.base_url}", "--times", "2", "--json")
+        mustcall = climbed("chat", ASKED)[:2]
+        assert [one.body for one in upstream.requests] == [ASKED, *mustcall, *mustcall, ASKED]
     assert told.exit_code == 0, told.output
     found = json.loads(told.stdout)
     assert [sample["verdicts"] for sample in found["samples"]] == [

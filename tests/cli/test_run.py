@@ -16,6 +16,7 @@ import pytest
 from mustcall.cli import main
 from mustcall.cli.session import Flags, opened
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
+from support.compared import leave
 from support.talking import talker, was_told
 
 SERVER = Path(__file__).parents[1] / "toolkit" / "servers" / "mcp_server.py"
@@ -61,6 +62,7 @@ class Caller:
     ) -> tuple[Done, list[Recorded]]:
         """Run the command against a script; return what it did and the requests it made."""
         with ScriptedUpstream(answer) as upstream:
+            leave(upstream, "what an agent sends rung by rung is compared in tests/engine/agent")
             done = self.run(*arguments, "--upstream", f"{wire}={upstream.base_url}", "-m", "m", text=text)
             return done, list(upstream.requests)
 

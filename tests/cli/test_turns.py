@@ -22,6 +22,7 @@ from mustcall.ledger import AttemptTrace, ContentsKept, TallyRow, TurnTrace, ope
 from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.testing.transport import FakeClock
 from support.http import post
+from support.laddering import climbed
 
 TOOL = {
     "type": "function",
@@ -33,6 +34,8 @@ TOOL = {
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Oslo?"}], "tools": [TOOL], "tool_choice": "required"}
 #: The session `night` of a caller without a key.
 NIGHT = hashlib.sha256(b"\0night").hexdigest()[:32]
+#: The tool as text.
+TOLD = "## weather\nParameters:\n- city (string, required)"
 #: A model that talks, then writes a call that does not fit, then calls.
 SCRIPT = [
     Turn(Say("Sure, I will look.")),
@@ -49,7 +52,7 @@ def three_attempts(place: Path, contents: ContentsKept) -> str:
         with RunningGateway(settings=settings) as gateway:
             answer = post(gateway.url + "/v1/chat/completions", ASKED)
         assert answer.status == 200
-        assert len(upstream.requests) == 3
+        assert [one.body for one in upstream.requests] == climbed("chat", ASKED)[:3]
         return answer.headers["x-mustcall-trace"]
 
 
@@ -102,8 +105,9 @@ def test_a_transport_retry_is_shown_with_its_reason(tmp_path: Path) -> None:
     with ScriptedUpstream([Fail(503, "busy"), Fail(429, "slow down"), Turn(Say("Hello."))]) as upstream:
         settings = msgspec.structs.replace(settings_from_flags(f"chat={upstream.base_url}"), ledger=ledger)
         with RunningGateway(settings=settings, clock=clock) as gateway:
-            answer = post(gateway.url + "/v1/chat/completions", {"model": "m", "messages": ASKED["messages"]})
-        assert len(upstream.requests) == 3
+            asked = {"model": "m", "messages": ASKED["messages"]}
+            answer = post(gateway.url + "/v1/chat/completions", asked)
+        assert [one.body for one in upstream.requests] == [asked] * 3
     turn = answer.headers["x-mustcall-trace"]
     (attempt,) = json.loads(run("show", turn, "--ledger", str(place), "--json"))["attempts"]
     assert (attempt["sends"], attempt["verdict"]) == (3, "answered")
@@ -125,6 +129,7 @@ def test_a_failure_told_again_is_a_turn_of_its_own(tmp_path: Path) -> None:
         with RunningGateway(settings=settings) as gateway:
             first, again = (post(gateway.url + "/v1/chat/completions", ASKED) for _ in range(2))
             made = len(upstream.requests)
+        assert [one.body for one in upstream.requests] == climbed("chat", ASKED, told=TOLD)
     assert (first.status, again.status) == (422, 422)
     told = [
         json.loads(run("show", answer.headers["x-mustcall-trace"], "--ledger", str(place), "--json"))

@@ -16,6 +16,7 @@ from mustcall.testing import Recorded, RunningGateway, ScriptedUpstream
 from mustcall.testing.adversary import Adversary, AttemptTruth
 from mustcall.upstream.retry import SystemClock
 from mustcall.upstream.seam import Timeouts
+from support.compared import leave
 
 __all__ = ["Arena", "Report", "open_arena", "run_turns"]
 
@@ -79,6 +80,7 @@ def open_arena() -> Generator[Arena]:
     """Start both for the length of a shard."""
     adversary = Adversary()
     with ScriptedUpstream(adversary, strict=True, waive=_WAIVED) as upstream:
+        leave(upstream, "the replies decide what is asked again; the checker looks through every body")
         flags = [f"{wire}:{wire}={upstream.base_url}" for wire in ("chat", "responses", "messages")]
         settings = settings_from_flags(*flags)
         endpoints = tuple(

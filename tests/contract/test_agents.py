@@ -21,6 +21,7 @@ from mustcall.testing.adversary import Adversary, AttemptTruth, CallerIntent
 from mustcall.testing.offers import Choice, OfferedTool
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.seam import Timeouts
+from support.compared import leave
 
 RUNS = 25
 MOST_STEPS = 4
@@ -159,6 +160,7 @@ async def run_many(wire: Wire, count: int, *, stream: bool, role: str = "alone")
         honest = None if number % 4 else 2
         adversary.expect(model, CallerIntent(seed=number + 7, tools=offers, choice=Choice("auto"), honest_from=honest))
     with ScriptedUpstream(adversary) as upstream:
+        leave(upstream, "the replies decide what is asked again; how often is checked for each run")
         limit = asyncio.Semaphore(8)
 
         async def one(model: str) -> list[str]:

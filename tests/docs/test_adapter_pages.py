@@ -11,6 +11,7 @@ import agents
 import pytest
 
 from mustcall.testing import Call, Recorded, Say, ScriptedUpstream, Turn
+from support.compared import leave_all
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [DOCS / "wrap.md", *sorted((DOCS / "adapters").glob("*.md"))]
@@ -48,6 +49,7 @@ def test_every_block_runs(page: Path, capsys: pytest.CaptureFixture[str]) -> Non
     blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
     names: dict[str, Any] = {"__name__": page.stem}
     with ScriptedUpstream(_answer) as upstream:
+        leave_all("a page shows what comes of a request, not what is sent")
         for code, printed in blocks:
             exec(code.replace("http://127.0.0.1:9000", upstream.url), names)  # noqa: S102  our own page
             assert capsys.readouterr().out == printed

@@ -20,6 +20,7 @@ from mustcall.gateway.config.settings import load_settings, settings_from_flags
 from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.testing import ScriptedUpstream, demo_turn
 from mustcall.testing.gateway import RunningGateway
+from support.compared import leave_all
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*(ROOT / "docs" / "guides").glob("*.md"), *(ROOT / "docs" / "start").glob("*.md")])
@@ -48,6 +49,7 @@ def test_the_python_runs(
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "guide"}
     with ScriptedUpstream(demo_turn) as upstream:
+        leave_all("a page shows what comes of a request, not what is sent")
         ledger = LedgerSettings(place=f"{tmp_path}/ledger.db")
         settings = settings_from_flags(f"chat={upstream.base_url}", ledger=ledger)
         with ExitStack() as left, RunningGateway(settings=settings, keepalive=0.0) as gateway:

@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 
+from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import UpstreamGarbage
+from mustcall.core.events import Event, PartStarted, PartTextDelta, Started
+from mustcall.core.origin import Wire
 from mustcall.core.parts import Reasoning, Text, ToolCall
+from mustcall.engine.delivery import Delivery
 from mustcall.engine.off_loop import LARGE, Aside, heavily, heft, here
 from mustcall.policy.limits.work_allowance import spend
-from support.values import replied
+from mustcall.wire.codec import ReplyStamp
+from mustcall.wire.registry import codec_for
+from support.values import asked, replied
 
 
 async def unhurried(weight: int, function: Callable[..., Any], *args: Any) -> Any:
@@ -68,3 +74,27 @@ def test_arguments_weigh_more_than_text() -> None:
     """Arguments are checked and repaired, text and reasoning are only read."""
     call = ToolCall(id="c", name="f", arguments_json="a" * 10)
     assert heft(replied(Text("a" * 10), Reasoning(text="b" * 5), call)) == 10 + 5 + 80
+
+
+@pytest.mark.parametrize(("characters", "beside"), [(LARGE, False), (LARGE + 1, True)])
+async def test_a_long_stream_is_told_to_its_encoder_beside_the_loop(
+    characters: int, beside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule 113: an error behind megabytes of forwarded text is written without reading them again on the loop."""
+    threads: list[int] = []
+    codec = codec_for(Wire.CHAT)
+    log = AdaptationLog()
+    outlet = Delivery(codec, asked(), ReplyStamp(token="t", created=1), log)
+    events: list[Event] = [Started("r", "m"), PartStarted(0, Text(text="")), PartTextDelta(0, "x" * characters)]
+    outlet.forward(b"data: {}\n\n", events)
+    made = outlet._writer  # pyright: ignore[reportPrivateUsage]
+
+    def noted(_: Delivery) -> Any:
+        threads.append(threading.get_ident())
+        return made()
+
+    monkeypatch.setattr(Delivery, "_writer", noted)
+    await outlet.ready()
+    outlet.fail(UpstreamGarbage("no"))
+    here_now = [thread == threading.get_ident() for thread in threads]
+    assert here_now == ([False, True] if beside else [True])

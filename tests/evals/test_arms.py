@@ -20,6 +20,7 @@ from mustcall.testing import Answer, Call, Fail, RunningGateway, Say, Script, Sc
 from mustcall.testing.transport import FakeClock
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.http import HttpTransport
+from support.compared import leave
 from support.evaluating import OSLO, PROMPTS, SAMPLING, right_arguments
 
 QUESTION = as_question(OSLO)
@@ -143,6 +144,7 @@ async def test_what_a_gateway_tells() -> None:
     question = msgspec.structs.replace(as_question(prompt), demand=AskedCall.REQUIRED)
     script: list[Answer] = [PROSE, Turn(Call(prompt.wants, right_arguments(prompt)))]
     async with measuring(script * 2) as (subject, upstream):
+        leave(upstream, "what a forced turn sends rung by rung is compared in tests/rules")
         counted = CountedTransport(HttpTransport)
         with RunningGateway(f"chat={upstream.base_url}", transport=counted) as gateway:
             path = GatewayPath(base_url=gateway.base_url, model="m")
@@ -162,6 +164,7 @@ async def test_what_a_gateway_tells() -> None:
 async def test_errors_of_a_gateway() -> None:
     """A model that fails the contract is the model's fault, a gateway that is not there the upstream's."""
     async with measuring(lambda _: PROSE) as (subject, upstream):
+        leave(upstream, "what a forced turn sends rung by rung is compared in tests/rules")
         with RunningGateway(f"chat={upstream.base_url}") as gateway:
             unmet = await ask_gateway(subject, GatewayPath(base_url=gateway.base_url, model="m"), QUESTION)
             gone = gateway.base_url

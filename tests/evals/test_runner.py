@@ -25,6 +25,7 @@ from mustcall.testing import Answer, Call, Fail, Raw, Reset, Say, Script, Script
 from mustcall.testing.transport import FakeClock
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.http import HttpTransport
+from support.compared import leave
 from support.evaluating import OSLO, PROMPTS, SAMPLING, right_arguments
 
 ALL = Score(valid=True, right_tool=True, right_arguments=True)
@@ -33,6 +34,8 @@ LIST = PROMPTS["list-tmp"]
 TOKYO = PROMPTS["time-tokyo"]
 Way = Callable[[EvalSubject, EvalPrompt], Awaitable[Trial]]
 OBEYS = OperatorSettings(overrides=read_overrides([{"models": ["*"], "forced": "always", "reasoning": "never"}]))
+#: Why the bodies of a forced turn are not written out here: a run only counts them.
+LADDER = "what a forced turn sends rung by rung is compared in tests/rules"
 
 
 def right(prompt: EvalPrompt) -> Turn:
@@ -109,6 +112,7 @@ async def test_mustcall_keeps_its_contract_and_counts_its_calls() -> None:
     """Prose where a call was demanded is tried again; every upstream call and every token of it is counted."""
     broken = Turn(Say('<tool_call>{"name": "get_weather", "arguments": {"town": "Oslo"}}</tool_call>'))
     async with measuring([PROSE, PROSE, broken, right(OSLO)]) as (subject, upstream):
+        leave(upstream, LADDER)
         bare, must = await try_bare(subject, OSLO), await try_mustcall(subject, OSLO)
     assert bare.score == Score()
     assert must.score == ALL
@@ -129,6 +133,7 @@ async def test_a_call_in_the_text_is_no_call() -> None:
 async def test_a_contract_that_cannot_be_kept_is_an_error() -> None:
     """A model that never calls gives a typed error through mustcall: failed, not valid, and every attempt counted."""
     async with measuring(lambda _: PROSE) as (subject, upstream):
+        leave(upstream, LADDER)
         must = await try_mustcall(subject, OSLO)
     assert (must.ending, must.score) == (Ending.FAILED, Score())
     assert must.fault is not None
@@ -140,8 +145,10 @@ async def test_a_contract_that_cannot_be_kept_is_an_error() -> None:
 async def test_transport_failures_are_tried_again_alike(arm: Way) -> None:
     """A 429 is tried again on both arms, by the same rule, and counted."""
     async with measuring([Fail(429, "slow down"), right(TOKYO)], retries=2) as (subject, upstream):
+        leave(upstream, "the same bytes again: compared in tests/rules/test_transport_rules.py")
         trial = await arm(subject, TOKYO)
     assert trial.score == ALL
+    assert upstream.requests[0].raw == upstream.requests[1].raw
     assert trial.sends == len(upstream.requests) == 2
 
 
@@ -222,7 +229,8 @@ async def test_a_model_that_fails_both_ways_is_no_dead_upstream() -> None:
         forced = '"tool_choice":{' in getattr(request, "raw", b"").decode()
         return Fail(400, "tool_choice is not supported") if forced else PROSE
 
-    async with measuring(script) as (subject, _):
+    async with measuring(script) as (subject, upstream):
+        leave(upstream, LADDER)
         (pair,) = await pairs_of(subject, LIST)
     assert pair.bare.fault is not None
     assert pair.bare.fault.upstream

@@ -1,11 +1,20 @@
 """Shares of one process: slots and bytes of bodies, in total and for each key."""
 
+import threading
+from collections.abc import MutableMapping
+from typing import Any
+
 import msgspec
 import pytest
 
 from mustcall.core.errors import BodyTooLarge, GatewayBusy
 from mustcall.core.limits import DEFAULTS
+from mustcall.gateway import service
+from mustcall.gateway.app import Gateway
+from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.connections.admission import Admission, HeldBytes, check_elements
+from mustcall.testing import RunningGateway, Say, ScriptedUpstream, Turn
+from support.http import post
 
 
 def test_no_key_of_several_takes_all_slots() -> None:
@@ -64,3 +73,37 @@ async def test_bodies_of_too_many_values_are_refused() -> None:
     with pytest.raises(BodyTooLarge, match="100000 values"):
         await check_elements(b"[" + b"[]," * 1_000_000 + b"0]", DEFAULTS.body_elements)
     await check_elements(b'{"content":"' + b"one, two [three] " * 100_000 + b'"}', DEFAULTS.body_elements)
+
+
+@pytest.mark.parametrize(("size", "beside"), [(1_000_000, False), (1_100_000, True)])
+def test_a_large_body_is_opened_beside_the_loop(size: int, beside: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 113: the fields of a body above a megabyte are found in a thread; the request arrives as it was sent."""
+    opened, threads = service._opened, list[str]()  # pyright: ignore[reportPrivateUsage]
+
+    def noted(*args: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return opened(*args)
+
+    monkeypatch.setattr(service, "_opened", noted)
+    asked = {"model": "m", "messages": [{"role": "user", "content": "x" * size}]}
+    with ScriptedUpstream([Turn(Say("Fine."))]) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
+        assert post(f"{gateway.base_url}/chat/completions", asked).status == 200
+        assert [one.body for one in upstream.requests] == [asked]
+    assert [name.startswith("mustcall-aside") for name in threads] == [beside]
+
+
+async def test_the_tables_of_every_turn_are_there_before_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 113: a gateway has read its profiles and compiled its marks when its start-up is complete."""
+    told: list[str] = []
+    monkeypatch.setattr(service, "warm", lambda: told.append("warm"))
+    app = Gateway(settings_from_flags("chat=http://127.0.0.1:9/v1"))
+    asked = iter(["lifespan.startup", "lifespan.shutdown"])
+
+    async def receive() -> dict[str, Any]:
+        return {"type": next(asked)}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        told.append(message["type"])
+
+    await app({"type": "lifespan"}, receive, send)
+    assert told == ["warm", "lifespan.startup.complete", "lifespan.shutdown.complete"]

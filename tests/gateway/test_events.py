@@ -15,8 +15,9 @@ from mustcall.engine.spending.budget_account import BreakerRule, Budget, Caps
 from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.settings import load_settings, settings_from_flags
 from mustcall.gateway.lines import line_of
+from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.wording import Wording
-from mustcall.telemetry.events import BreakerChanged, BudgetTripped, Event, FactLearnt, Refused, TurnEnded
+from mustcall.telemetry.events import BreakerChanged, BudgetTripped, Event, FactLearnt, ForceDropped, Refused, TurnEnded
 from mustcall.telemetry.stream import Subscription
 from mustcall.testing import Call, Cut, Fail, Hang, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
@@ -157,9 +158,53 @@ def test_a_turn_whose_client_left_is_gone(tmp_path: Path) -> None:
     assert CliRunner().invoke(cli, [*asked, "failure"]).output == f"no turns like this in the ledger at {place}\n"
 
 
+@pytest.mark.parametrize("status", [400, 401, 503])
+def test_no_secret_is_in_an_event(status: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Rule 117: an upstream that quotes a key and the question is told of by a code, without either of them."""
+    settings = settings_from_flags("up:chat=http://127.0.0.1:9/v1")
+    quoted = "Incorrect API key provided: sk-very-secret-key-1 for 'Weather in Oslo?'."
+    with caplog.at_level("DEBUG"), ScriptedUpstream([Fail(status, quoted)] * 9) as upstream:
+        endpoint = msgspec.structs.replace(settings.endpoints[0], base_url=upstream.base_url)
+        endpoint = msgspec.structs.replace(endpoint, backoff=msgspec.structs.replace(endpoint.backoff, retries=0))
+        settings = msgspec.structs.replace(settings, endpoints=(endpoint,))
+        with RunningGateway(settings=settings) as gateway, gateway.app.events.subscribe() as events:
+            key = {"authorization": "Bearer sk-very-secret-key-1"}
+            assert post(f"{gateway.base_url}/chat/completions", ASK, key).status >= 400
+            heard = heard_of(events, 1)
+        assert [request.body for request in upstream.requests] == [ASK]
+    assert "Refused" in [type(one).__name__ for one in heard]
+    ended = heard[-1]
+    assert isinstance(ended, TurnEnded)
+    written = json.dumps([msgspec.to_builtins(heard), msgspec.to_builtins(line_of(ended))])
+    assert "very-secret" not in written + caplog.text
+    assert "Oslo" not in written
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_dropped_force_is_told_once(stream: bool) -> None:
+    """Rule 117: a force on a tool that is not on offer, sent unforced, is one event with the request's identity."""
+    house = OperatorSettings(controls=Controls(strict_force=False))
+    named = {"type": "function", "function": {"name": "get_rain"}}
+    with (
+        ScriptedUpstream([Turn(Say("Hello."))]) as upstream,
+        RunningGateway(f"up:chat={upstream.base_url}", house=house) as gateway,
+        gateway.app.events.subscribe() as events,
+    ):
+        asked = {**FORCED, "tool_choice": named, "stream": stream}
+        answer = post(f"{gateway.base_url}/chat/completions", asked, SESSION)
+        heard = heard_of(events, 1)
+    dropped = [
+        (one.request_id, one.upstream, one.model, str(one.wire), one.class_)
+        for one in heard
+        if isinstance(one, ForceDropped)
+    ]
+    assert dropped == [(answer.headers["x-mustcall-request-id"], "up", "m", "chat", "force_dropped")]
+
+
 def test_what_is_learnt_is_told_once() -> None:
     """Rule 117: a fact that a refusal taught is one event, with the model and the field."""
-    refusal = Fail(400, "tool_choice 'required' is not supported by this model", param="tool_choice")
+    words = "tool_choice 'required' is not supported by this model (key sk-very-secret-key-1)"
+    refusal = Fail(400, words, param="tool_choice")
     script = [refusal, Turn(Call("get_weather", {})), Turn(Call("get_weather", {}))]
     with (
         ScriptedUpstream(script) as upstream,
@@ -168,11 +213,13 @@ def test_what_is_learnt_is_told_once() -> None:
     ):
         for _ in range(2):
             assert post(f"{gateway.base_url}/chat/completions", FORCED).status == 200
-        facts = [one for one in heard_of(events, 2) if isinstance(one, FactLearnt)]
+        heard = heard_of(events, 2)
+        facts = [one for one in heard if isinstance(one, FactLearnt)]
         forced = climbed("chat", FORCED)[0]
         soft = with_steps(Wire.CHAT, {**forced, "tool_choice": "auto"}, Wording().call_any[0])
         assert [request.body for request in upstream.requests] == [forced, soft, soft]
     assert [(one.upstream, one.model, one.class_, one.value) for one in facts] == [("up", "m", "forced", "never")]
+    assert "very-secret" not in json.dumps(msgspec.to_builtins(heard))
 
 
 def test_nothing_is_built_when_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import openai
 import pytest
 
 from mustcall.testing import Call, Fail, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
+from support.http import post
 from support.postgres import postgres_server
 from support.remembering import gateway_with_ledger
 
@@ -252,6 +253,37 @@ def test_item_references_are_resolved(tmp_path: Path) -> None:
             ai.responses.create(model="m", input=[{"type": "item_reference", "id": "msg_none"}])
     roles = [message["role"] for message in served.requests[2].body["messages"]]
     assert roles == ["user", "assistant", "tool", "assistant", "user"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_upstreams_own_chain_is_carried_through_a_retry(*, stream: bool) -> None:
+    """Rule 78: before a Responses upstream both attempts go on from the caller's id; the accepted one's is delivered.
+
+    A stream is held, so that nothing of the discarded attempt was shown under its id.
+    """
+    leaked = '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
+    answers = [Turn(Say("Hello, Ann.")), Turn(Say(leaked)), Turn(Call("get_weather", {"city": "Oslo"}))]
+    headers = {"x-mustcall-protocol": "native", "x-mustcall-salvage": "never", "x-mustcall-hold": "true"}
+    first = {"model": "m", "input": "I am Ann.", "store": True}
+    with (
+        ScriptedUpstream(answers, strict=True) as served,
+        RunningGateway(f"responses={served.base_url}") as gateway,
+    ):
+        url = f"{gateway.base_url}/responses"
+        known = post(url, first, headers).json["id"]
+        second = {
+            "model": "m",
+            "input": "Weather?",
+            "tools": [WEATHER],
+            "store": True,
+            "previous_response_id": known,
+            "stream": stream,
+        }
+        answer = post(url, second, headers)
+        assert [one.body for one in served.requests] == [first, second, second]
+    assert known == "resp_scripted_0000"
+    assert b"resp_scripted_0002" in answer.body
+    assert b"resp_scripted_0001" not in answer.body
 
 
 def test_a_discarded_attempts_id_is_never_handed_on(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Configuration: file, environment and flags, and errors that name the place and the fix."""
 
+import json
 import sys
+from enum import Enum
 from pathlib import Path
 
 import msgspec
@@ -9,7 +11,8 @@ import pytest
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.gateway.config.settings import load_settings, settings_from_flags
-from mustcall.policy.facts.controls import OnUnmet, ToolControls
+from mustcall.policy.facts.controls import Controls, Limits, OnUnmet, ToolControls
+from mustcall.policy.facts.wording import Wording
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.upstream.embedded.catalogue import DEFAULT, FALLBACK, find_weights
 from mustcall.upstream.embedded.store import WeightStore
@@ -81,6 +84,54 @@ def test_every_section_has_variables(tmp_path: Path) -> None:
 
 #: The settings of retries, and what they are without any.
 WAITS = {"retries": 2, "backoff_base": 0.5, "backoff_cap": 8.0, "longest_wait": 30.0}
+
+
+def _another(value: object) -> tuple[str, object]:
+    """A legal value that differs from a default, as the environment writes it and as it is read."""
+    match value:
+        case bool():
+            return str(not value).lower(), not value
+        case Enum():
+            other = next(one for one in type(value) if one is not value)
+            return str(other), other
+        case int():
+            return str(value + 1), value + 1
+        case float():
+            return str(value + 1), value + 1
+        case tuple():
+            return "One, please.", ("One", "please.")
+        case _:
+            return f"{value} And that.", f"{value} And that."
+
+
+_SECTIONS = [
+    *[("MUSTCALL_LIMITS_", Limits, name) for name in Limits.__struct_fields__],
+    *[("MUSTCALL_WORDING_", Wording, name) for name in Wording.__struct_fields__],
+    # `protocol`, `session` and `tools` have no default to differ from; `limits` is a section of its own.
+    *[
+        ("MUSTCALL_CONTRACT_", Controls, name)
+        for name in Controls.__struct_fields__
+        if name not in ("limits", "protocol", "session", "tools")
+    ],
+]
+
+
+@pytest.mark.parametrize(("prefix", "kind", "name"), _SECTIONS)
+def test_every_setting_has_a_variable(
+    tmp_path: Path, prefix: str, kind: type[Limits | Wording | Controls], name: str
+) -> None:
+    """Rule 120: each limit, sentence and switch of a turn is set by the environment, and by the file, to the same."""
+    written, expected = _another(getattr(kind(), name))
+    table = {Limits: "contract.limits", Wording: "wording", Controls: "contract"}[kind]
+    value = json.dumps(expected)
+    file = write(tmp_path, f"[{table}]\n{name} = {value}\n" + UPSTREAM)
+    by_file = load_settings(file, environment={}).house
+    env = {f"{prefix}{name.upper()}": written}
+    by_environment = load_settings(write(tmp_path, UPSTREAM), environment=env).house
+    for house in (by_file, by_environment):
+        held = {Limits: house.controls.limits, Wording: house.wording, Controls: house.controls}[kind]
+        assert getattr(held, name) == expected
+        assert getattr(held, name) != getattr(kind(), name)
 
 
 def test_retries_and_waits_of_an_upstream(tmp_path: Path) -> None:

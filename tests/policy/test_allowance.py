@@ -6,6 +6,7 @@ from mustcall.engine.off_loop import Aside, here
 from mustcall.policy.limits.work_allowance import allow, left, spend
 from mustcall.policy.schema.arguments import check_arguments
 from mustcall.policy.schema.checker import fits, validator_for
+from mustcall.policy.schema.coercion import Mender
 
 
 def _dear(marker: str) -> JsonObject:
@@ -49,3 +50,18 @@ def test_compiling_is_work_for_elsewhere_and_is_never_refused() -> None:
     checked = allow(0, check_arguments, (tool, arguments))
     assert not checked.unchecked
     assert checked.problems
+
+
+def test_looking_for_what_applies_is_counted() -> None:
+    """Rule 68: a schema that applies itself twice at each level is mended within the same allowance."""
+    below: JsonObject = {"type": "object", "additionalProperties": {"$ref": "#"}}
+    schema: JsonObject = {"allOf": [below, {**below, "minProperties": 1}]}
+
+    def steps(depth: int) -> int:
+        value: object = 1
+        for _ in range(depth):
+            value = {"a": value}
+        mender = Mender(schema, null_is_absent=False)
+        return 10**9 - allow(10**9, lambda: (mender.mend(value, [schema], ()), left.get())[1], ())
+
+    assert steps(40) - steps(20) == steps(60) - steps(40) > 0

@@ -13,11 +13,12 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, Tool
 from mustcall.policy.facts.profile import Profile
 from mustcall.policy.facts.wording import Wording
-from mustcall.policy.history.mended import EMPTY_USER, drop_reasoning, mend_history, remove_trailing_assistant
-from mustcall.policy.history.pairing import NO_RESULT
+from mustcall.policy.history.mended import drop_reasoning, mend_history, remove_trailing_assistant
 from mustcall.wire.codec import Target
 from mustcall.wire.registry import codec_for
 
+EMPTY_USER = "(empty)"
+NO_RESULT = "No result was recorded for this call."
 _USER = Message(role=Role.USER, parts=(Text(text="hi"),))
 _ANSWER = Message(role=Role.ASSISTANT, parts=(Text(text="hello"),))
 _CONTINUE = Message(role=Role.USER, parts=(Text(text="Continue."),))
@@ -231,6 +232,20 @@ def test_the_added_turn_is_a_setting() -> None:
     """Rule 120: the sentence that is added is the configured one."""
     mended = mend_history(_request(_ANSWER), Profile(), "me", AdaptationLog(), Wording(continue_turn="Go on."))
     assert mended.messages[-1].parts == (Text(text="Go on."),)
+
+
+def test_the_words_of_a_mended_history_are_settings() -> None:
+    """Rule 120: what stands for an empty user turn, and for a result that is missing, is what is configured."""
+    call = ToolCall(id="1", name="search", arguments_json="{}")
+    request = _request(Message(role=Role.USER, parts=()), _assistant(call), _USER)
+    words = Wording(empty_user="(nothing)", no_result="(lost)")
+    mended = mend_history(request, Profile(), "me", AdaptationLog(), words)
+    assert mended.messages == (
+        Message(role=Role.USER, parts=(Text(text="(nothing)"),)),
+        _assistant(call),
+        Message(role=Role.TOOL, parts=(ToolResult(call_id="1", content=(Text(text="(lost)"),), is_error=True),)),
+        _USER,
+    )
 
 
 def test_system_messages_hide_no_trailing_assistant_on_the_messages_wire() -> None:

@@ -12,9 +12,11 @@ from mustcall.core.parts import CallKind, Part, ProviderItem, Text, ToolCall, To
 from mustcall.core.request import Request
 from mustcall.policy.facts.profile import Profile
 from mustcall.policy.history.mended import mend_history
-from mustcall.policy.history.pairing import NO_RESULT, pair_results
+from mustcall.policy.history.pairing import pair_results
 from mustcall.wire.codec import Target
 from mustcall.wire.registry import codec_for
+
+NO_RESULT = "No result was recorded for this call."
 
 
 def _call(call_id: str, kind: CallKind = CallKind.FUNCTION) -> ToolCall:

@@ -17,7 +17,7 @@ _OPEN = {"retry_after"}
 
 @pytest.mark.parametrize("wire", list(Wire))
 async def test_an_honest_server_has_no_broken_cell(wire: Wire) -> None:
-    """Every cell that the wire can carry is held, none is left unmeasured but the wait of a rate limit."""
+    """Rule 75: every cell the wire can carry is held, none is left unmeasured but the wait of a rate limit."""
     server = LyingServer()
     result = await measure(server, wire)
     assert broken_in(result) == {}
@@ -37,7 +37,7 @@ def test_there_are_enough_lies_and_each_has_a_name() -> None:
 
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.name)
 async def test_the_probe_names_the_lie_and_nothing_else(lie: Lie) -> None:
-    """Exactly the guarantees that the lie breaks are not held, and their owner is the liar."""
+    """Rule 75: exactly the guarantees that the lie breaks are not held, and their owner is the liar."""
     result = await measure(LyingServer(lie), lie.wire)
     broken = broken_in(result)
     assert set(broken) == lie.all_broken

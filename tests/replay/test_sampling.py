@@ -28,6 +28,7 @@ from mustcall.testing.transport import FakeTransport
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.http import HttpTransport
 from mustcall.wire.registry import codec_for
+from support.laddering import climbed
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 ASKED: dict[Wire, dict[str, Any]] = {
@@ -53,6 +54,8 @@ ASKED: dict[Wire, dict[str, Any]] = {
 }
 CALL = Turn(Call("weather", {"city": "Oslo"}))
 TALK = Turn(Say("It is sunny."))
+#: The tool as text.
+TOLD = "## weather\nParameters:\n- city (string, required)"
 
 
 def of(wire: Wire, **changes: Any) -> RecordedRequest:
@@ -86,9 +89,9 @@ def test_bare_is_one_call_with_the_callers_bytes_and_the_turn_is_the_gateways(wi
     recorded = of(wire)
     with ScriptedUpstream([TALK, TALK, CALL]) as upstream:
         bare, through = asyncio.run(collect(upstream, wire, recorded))
-        sent = [one.raw for one in upstream.requests]
-    assert len(sent) == 3
-    assert sent[0] == recorded.body
+        assert upstream.requests[0].raw == recorded.body
+        asked = json.loads(recorded.body)
+        assert [one.body for one in upstream.requests] == [asked, *climbed(wire, asked)[:2]]
     assert bare.arm is Arm.BARE
     assert (bare.verdicts, bare.ok, bare.sends) == (("force_missed",), False, 1)
     assert through.arm is Arm.MUSTCALL
@@ -113,8 +116,10 @@ def test_a_request_is_replayed_to_an_upstream_of_another_wire(wire: Wire, to: Wi
 def test_streams_are_read_to_their_end(wire: Wire) -> None:
     """A recorded stream is replayed as one, on every wire."""
     with ScriptedUpstream([TALK, TALK, CALL]) as upstream:
-        bare, through = asyncio.run(collect(upstream, wire, of(wire, stream=True)))
-        assert all(one.body["stream"] is True for one in upstream.requests)
+        recorded = of(wire, stream=True)
+        bare, through = asyncio.run(collect(upstream, wire, recorded))
+        asked = json.loads(recorded.body)
+        assert [one.body for one in upstream.requests] == [asked, *climbed(wire, asked)[:2]]
     assert bare.text == "It is sunny."
     assert through.ok
 
@@ -139,6 +144,9 @@ def test_refusals_and_faults_are_verdicts_and_bare_never_asks_again() -> None:
     assert (through.verdict, through.ok, through.outcome) == ("rejected", False, "failure")
     with ScriptedUpstream(default=Fail(500, "down")) as upstream:
         bare, _ = asyncio.run(collect(upstream, Wire.CHAT, recorded))
+        asked = json.loads(recorded.body)
+        streamed = climbed("chat", asked)[0]
+        assert [one.body for one in upstream.requests] == [asked, *[streamed] * 3, asked]
     assert bare.verdict == "unavailable"
 
 
@@ -157,6 +165,9 @@ def test_the_announcement_bounds_the_calls() -> None:
     with ScriptedUpstream(default=TALK) as upstream:
         samples = asyncio.run(collect(upstream, Wire.CHAT, recorded, times=2))
         made = len(upstream.requests)
+        asked = json.loads(recorded.body)
+        turn = climbed("chat", asked, "It is sunny.", TOLD)
+        assert [one.body for one in upstream.requests] == [asked, *turn, *turn, asked]
         endpoint = Endpoint(name="up", wire=Wire.CHAT, base_url=upstream.base_url)
         subject = ReplaySubject(endpoint=endpoint, model="m", transport=FakeTransport([]), clock=FakeClock())
     told = announce(recorded, subject, times=2)
@@ -177,6 +188,9 @@ def test_the_summary_counts_what_came() -> None:
     answers: list[Answer] = [TALK, TALK, CALL, CALL, CALL, TALK]  # bare, turn (2 calls); turn, bare; bare …
     with ScriptedUpstream(forced(answers)) as upstream:
         samples = asyncio.run(collect(upstream, Wire.CHAT, of(Wire.CHAT), times=2))
+        asked = json.loads(of(Wire.CHAT).body)
+        forced_one, schema, *_ = climbed("chat", asked)
+        assert [one.body for one in upstream.requests] == [asked, forced_one, schema, forced_one, asked]
     told = summarise(of(Wire.CHAT), samples)
     bare, through = told.arm(Arm.BARE), told.arm(Arm.MUSTCALL)
     assert bare is not None

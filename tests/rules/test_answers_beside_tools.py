@@ -152,6 +152,23 @@ def test_the_schema_alone_the_second_time(wire: str, stream: bool) -> None:
     assert got.text == GOOD
 
 
+@pytest.mark.parametrize("given", [BAD, "It is 21 degrees."], ids=["misfit", "prose"])
+@ways
+def test_a_providers_schema_is_asked_for_twice_more(wire: str, stream: bool, given: str) -> None:
+    """Rule 91: with a schema the upstream takes, an answer that does not fit gets two retries, then the typed error.
+
+    A stream is held for it: what was shown is not taken back (rule 135).
+    """
+    facts = {"schema_with_tools": True, "schema_output": True, "protocol": "native", "reasoning": "never"}
+    with Rig(*[Turn(Say(given))] * 3, upstream=wire, house=house(**facts)) as rig:
+        got = rig.ask(wire, asking(wire, stream), {"x-mustcall-hold": "true"})
+    problem = PROBLEM if given == BAD else NO_JSON
+    again = reminded(wire, asking(wire, stream), fill(WORDS.bad_answer, problem=problem))
+    assert (got.status, rig.bodies) == (FAILED[wire], [asking(wire, stream), again, again])
+    assert "StructuredOutputError" in got.error["message"]
+    assert "3 attempts made" in got.error["message"]
+
+
 @ways
 def test_required_where_that_works(wire: str, stream: bool) -> None:
     """Rule 91: the answer is a call as well, so some call is required where that is obeyed."""

@@ -7,10 +7,12 @@ import pytest
 
 from mustcall.engine.tooling.wrapping import wrapped
 from mustcall.policy.history.containment import TAG
-from mustcall.testing import Call, Say, ScriptedUpstream, Turn
-from rules.driving import GRID, UNKNOWN, WAYS, WORDS, Stage, arriving, request
+from mustcall.telemetry.events import Event, Repaired, TurnEnded
+from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
+from rules.driving import GRID, PATHS, UNKNOWN, WAYS, WORDS, Stage, arriving, request
 from support.agents import WIRES, agent_on, collect
 from support.forcing import Called, Result, User
+from support.http import post
 
 ECHO = f'It is: <{TAG} from="get_weather">\nSunny, 20 degrees.\n</{TAG}>\nEnjoy!'
 CLEAR = "It is: Sunny, 20 degrees.\nEnjoy!"
@@ -39,6 +41,32 @@ def test_no_wrapper_in_an_answer(stage: Stage, caller: str, upstream: str, *, st
         assert TAG.encode() not in got.raw
         if not stream:
             assert "markup_stripped" in str(got.adaptations)
+
+
+@pytest.mark.parametrize("chunking", [None, 3])
+@pytest.mark.parametrize(("wire", "stream"), WAYS)
+def test_what_is_taken_out_is_told(wire: str, *, stream: bool, chunking: int | None) -> None:
+    """Rule 146: a wrapper and a reminder that come back are one `Repaired` event each, of a stream as well."""
+    echoed = after_a_result(wire, wrapped("get_weather", "Sunny, 20 degrees."), model=UNKNOWN, stream=stream)
+    empty = request(wire, User("Hi"), model=UNKNOWN, temperature=0, stream=stream)
+    reminder = arriving(wire, wire, WORDS.empty)["input" if wire == "responses" else "messages"][-1]
+    key = "input" if wire == "responses" else "messages"
+    script = [Turn(Say(ECHO)), Turn(Say("")), Turn(Say(f"{WORDS.empty} Hello."))]
+    told: list[list[str]] = []
+    with (
+        ScriptedUpstream(script, chunking=chunking) as upstream,
+        RunningGateway(f"{wire}={upstream.base_url}") as gateway,
+        gateway.app.events.subscribe() as events,
+    ):
+        for body in (echoed, empty):
+            assert post(gateway.url + PATHS[wire], body).status == 200
+            heard: list[Event] = []
+            while not any(isinstance(one, TurnEnded) for one in heard):
+                heard += events.take(20.0)
+            told.append([one.class_ for one in heard if isinstance(one, Repaired)])
+        reminded = {**empty, key: [*empty[key], reminder]}
+        assert [one.body for one in upstream.requests] == [echoed, empty, reminded]
+    assert [kinds.count("markup_stripped") for kinds in told] == [1, 1]
 
 
 @pytest.mark.parametrize(("wire", "stream"), WAYS)

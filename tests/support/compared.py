@@ -6,10 +6,12 @@ substring, a count or another recorded body is no comparison. What a test has go
 
 The shared stages count for themselves. `watch_upstreams` notes the calls of every other scripted upstream, scripted
 model and fake transport, and the turns that the engine takes on each, behind a gateway or in the library: a test whose
-upstream got more calls than turns has retried.
+upstream got more calls than turns has retried. What an eval, a replay or a probe sends an upstream without the engine
+is an exchange of its own and counts as a turn.
 """
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -17,14 +19,25 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
 
-from mustcall.engine import exchange
+from mustcall.engine import exchange, turn
 from mustcall.engine.turn import EngineTurn
 from mustcall.testing import Answer, Recorded, ScriptedModel, ScriptedUpstream
 from mustcall.testing.model import _Script  # pyright: ignore[reportPrivateUsage]
 from mustcall.testing.transport import FakeReply, FakeTransport
+from mustcall.upstream.http import HttpTransport
 from mustcall.upstream.seam import UpstreamCall
 
-__all__ = ["Body", "Comparing", "check_compared", "forget", "keep_own_count", "leave", "read_raw", "watch_upstreams"]
+__all__ = [
+    "Body",
+    "Comparing",
+    "check_compared",
+    "forget",
+    "keep_own_count",
+    "leave",
+    "leave_all",
+    "read_raw",
+    "watch_upstreams",
+]
 
 Upstream = ScriptedUpstream | ScriptedModel | FakeTransport
 
@@ -37,6 +50,12 @@ _tally_of: WeakKeyDictionary[object, "_Tally"] = WeakKeyDictionary()
 _listening: WeakValueDictionary[int, ScriptedUpstream] = WeakValueDictionary()
 _own: WeakKeyDictionary[ScriptedUpstream, bool] = WeakKeyDictionary()
 _watching: list[bool] = []
+#: Why the running test leaves all its upstreams unlooked at.
+_left: list[str] = []
+#: Whether what is sent now belongs to a turn of the engine.
+_in_turn: ContextVar[bool] = ContextVar("_in_turn", default=False)
+#: How the addresses end that a generation is asked for at.
+_ASKED_AT = ("/chat/completions", "/responses", "/messages")
 
 
 class _Tally:
@@ -58,6 +77,7 @@ def forget() -> None:
     _ended.clear()
     _tallies.clear()
     _tally_of.clear()
+    _left.clear()
 
 
 def check_compared(*, every: bool = False) -> None:
@@ -67,7 +87,7 @@ def check_compared(*, every: bool = False) -> None:
     """
     for script in _ended:
         script.check()
-    if every:
+    if every and not _left:
         for tally in _tallies:
             if tally.turns:  # else the test asked it itself
                 tally.comparing.end(tally.calls, tally.turns)
@@ -82,6 +102,12 @@ def keep_own_count(upstream: ScriptedUpstream) -> None:
 def leave(upstream: Upstream, why: str) -> None:
     """Leave bodies of an upstream unlooked at in this test, for a reason."""
     _tally(upstream).comparing.leave(why)
+
+
+def leave_all(why: str) -> None:
+    """Leave every upstream of this test unlooked at, also those that the program it runs makes, for a reason."""
+    assert why, "a reason is needed"
+    _left.append(why)
 
 
 def read_raw(raw: bytes) -> Any:
@@ -134,8 +160,9 @@ def _note_calls() -> None:
 
 
 def _note_turns() -> None:
-    """Note each turn, and each exchange of a turn that is forwarded without being read."""
+    """Note each turn, each exchange that is forwarded without being read, and each that the engine is no part of."""
     begin, send = EngineTurn.__init__, exchange.send_patiently  # pyright: ignore[reportPrivateImportUsage]
+    carry = HttpTransport.send
 
     @wraps(begin)
     def beginning(self: EngineTurn, *args: Any, **named: Any) -> None:
@@ -145,10 +172,26 @@ def _note_turns() -> None:
     @wraps(send)
     async def forwarding(transport: Any, call: UpstreamCall, *args: Any, **named: Any) -> Any:
         _count_turn(transport, call.url)
-        return await send(transport, call, *args, **named)
+        return await trying(transport, call, *args, **named)
+
+    @wraps(send)
+    async def trying(*args: Any, **named: Any) -> Any:
+        before = _in_turn.set(True)
+        try:
+            return await send(*args, **named)
+        finally:
+            _in_turn.reset(before)
+
+    @wraps(carry)
+    async def carrying(self: HttpTransport, call: UpstreamCall) -> Any:
+        if not _in_turn.get() and call.url.endswith(_ASKED_AT):
+            _count_turn(self, call.url)
+        return await carry(self, call)
 
     EngineTurn.__init__ = beginning
     exchange.send_patiently = forwarding  # pyright: ignore[reportPrivateImportUsage]
+    turn.send_patiently = trying  # pyright: ignore[reportPrivateImportUsage]
+    HttpTransport.send = carrying
 
 
 def _tally(upstream: object) -> _Tally:

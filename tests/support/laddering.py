@@ -55,7 +55,8 @@ def climbed(wire: str, body: dict[str, Any], said: str = "", told: str = "") -> 
     first, second = words.call_any[:2]
     without = {key: value for key, value in body.items() if key not in ("tools", "tool_choice")}
     as_json = with_steps(Wire(wire), without, words.call_as_json.format(tools=listed))
-    firm = with_steps(Wire(wire), body, first, Assistant(said), second)
+    kept = (Assistant(said), second) if said else ()  # of a reply without text nothing is kept
+    firm = with_steps(Wire(wire), body, first, *kept)
     in_text = with_steps(Wire(wire), {**without, **streamed}, first)
     if wire == "chat":
         in_text["messages"] = [{"role": "system", "content": _TOLD + told}, *in_text["messages"]]

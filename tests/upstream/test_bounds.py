@@ -1,6 +1,7 @@
 """What an upstream's answer may be, and that nobody waits for a large one to be read."""
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator
 from itertools import count
 from typing import Self
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.limits import DEFAULTS
-from mustcall.upstream.bounds import PIECE, cut, in_turns, read_bounded
+from mustcall.upstream import bounds
+from mustcall.upstream.bounds import PIECE, cut, in_turns, joined, read_bounded
 from mustcall.upstream.http import HttpTransport
 from support.loopback import call_to, listening
 
@@ -138,3 +140,30 @@ async def test_the_transport_keeps_the_limits(stream: bool) -> None:
             await reply.close()
     finally:
         await transport.close()
+
+
+@pytest.mark.parametrize(("pieces", "beside"), [(1, False), (2, False), (40, True)], ids=["one", "small", "large"])
+async def test_a_large_body_is_put_together_beside_the_loop(
+    pieces: int, beside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule 113: copying megabytes is no work of the loop; a body of one piece or of little is not handed about."""
+    threads: list[int] = []
+    join = bounds._join  # pyright: ignore[reportPrivateUsage]
+
+    def noted(given: list[bytes]) -> bytes:
+        threads.append(threading.get_ident())
+        return join(given)
+
+    monkeypatch.setattr(bounds, "_join", noted)
+    piece = b"x" * 65_536
+    given = [piece] * pieces
+    assert await joined(given, len(piece) * pieces) == piece * pieces
+    assert given == []
+    assert [thread != threading.get_ident() for thread in threads] == [beside]
+
+
+async def test_large_answers_are_put_together_like_small_ones() -> None:
+    """What came in pieces is the same bytes, whatever the size."""
+    for size in (1, 3_000_000):
+        pieces = [b"a" * size, b"b" * size, b"c"]
+        assert await read_bounded(_source(*pieces), DEFAULTS) == b"".join(pieces)

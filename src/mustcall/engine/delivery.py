@@ -11,6 +11,7 @@ from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import ErrorInfo, MustcallError
 from mustcall.core.events import Event, Failed, Started
 from mustcall.core.request import Request
+from mustcall.engine.off_loop import LARGE, heavily
 from mustcall.policy.reply.gate import Released
 from mustcall.wire.codec import Codec, ReplyStamp, StreamEncoder
 
@@ -96,6 +97,11 @@ class Delivery:
     def tells(self, error: ErrorInfo) -> bool:
         """Tell whether the wire says this error in a stream even where nothing went out."""
         return error.code in self._codec.streamed_errors
+
+    async def ready(self) -> None:
+        """Tell the encoder what went out as bytes, beside the loop where that is long."""
+        if self._encoder is None and self.shown.weight > LARGE:
+            await heavily(self._writer)
 
     def fail(self, error: MustcallError) -> bytes:
         """End the stream with an error in the wire's own form."""

@@ -57,6 +57,10 @@ class Outlet(Protocol[P]):
         """Tell whether this error is no exception even where nothing went out."""
         ...
 
+    async def ready(self) -> None:
+        """Prepare `fail` beside the loop, where much went out before."""
+        ...
+
     def fail(self, error: MustcallError) -> P:
         """End with an error, after something went out."""
         ...
@@ -99,6 +103,9 @@ class Heard:
         """Tell that every error is raised."""
         del error
         return False
+
+    async def ready(self) -> None:
+        """Prepare nothing: an error is raised."""
 
     def fail(self, error: MustcallError) -> tuple[Event, ...]:
         """Raise the error."""

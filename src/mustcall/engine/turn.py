@@ -180,7 +180,7 @@ class EngineTurn:
                     if error is not None and hidden is None:
                         if await self._again_after(error.info(), outlet.shown):
                             continue
-                        yield self._give_up(flow, error, outlet)
+                        yield await self._give_up(flow, error, outlet)
                         return
                     reply, flow = (flow.reply(), flow) if hidden is None else (hidden, None)
                 data, over = await self._conclude(reply, flow, outlet)
@@ -582,7 +582,7 @@ class EngineTurn:
         await clock.sleep(wait)
         return True
 
-    def _give_up(self, flow: StreamRelay[P], error: MustcallError, outlet: Outlet[P]) -> P:
+    async def _give_up(self, flow: StreamRelay[P], error: MustcallError, outlet: Outlet[P]) -> P:
         """End a stream that failed: with the upstream's own words where they can be forwarded."""
         self._progress.holding = False
         if flow.raw and flow.said_so and not outlet.written:
@@ -590,6 +590,7 @@ class EngineTurn:
             return flow.rest()
         if not outlet.begun and not outlet.tells(error.info()):
             raise error
+        await outlet.ready()
         return outlet.fail(self.failed(error))
 
     def _new(self, reply: Reply) -> Reply:

@@ -6,6 +6,7 @@ nothing of any request. Gateway and library come in here.
 
 from collections.abc import Sequence
 from copy import copy
+from typing import Any
 
 import msgspec
 
@@ -30,6 +31,7 @@ from mustcall.policy.history.names import UNCHANGED, NameMap
 from mustcall.policy.request.demand import Demand, renamed_locks, settle_demand
 from mustcall.policy.request.plan import make_plan
 from mustcall.policy.request.refused_tools import drop_refused
+from mustcall.policy.scanning.echoes import echoes_in
 from mustcall.policy.schema.tool_schemas import compile_tools
 from mustcall.policy.turn.state import TurnState
 from mustcall.policy.words.grounding import GroundingRule
@@ -277,7 +279,7 @@ class Turns:
         known = profile or self.profile(endpoint, sent, inbound.tenant)
         asked_for = (inbound, endpoint, known, endpoint.issuer(sent), controls)
         begun = here(self._begun, *asked_for) if _unread(inbound) <= LARGE * 4 else Aside.ASIDE
-        request, course = await heavily(self._begun, *asked_for) if begun is Aside.ASIDE else begun
+        request, course = await heavily(self._begun_aside, *asked_for) if begun is Aside.ASIDE else begun
         turn = EngineTurn(
             inbound,
             request,
@@ -328,4 +330,10 @@ class Turns:
             kept=keeps_reply(inbound.wire, endpoint, request),
             call_start=codec_for(endpoint.wire).call_start,
         )
+        return request, course
+
+    def _begun_aside(self, *asked_for: Any) -> tuple[Request, TurnState]:
+        """Do as `_begun`, and look through a long history for what a model may echo: that is remembered with it."""
+        request, course = self._begun(*asked_for)
+        echoes_in(request, request, self.house.wording)
         return request, course

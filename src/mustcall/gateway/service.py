@@ -14,10 +14,12 @@ from mustcall.core.errors import ErrorInfo, InvalidRequest, MustcallError, Unkno
 from mustcall.core.memo import Bounded
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
+from mustcall.engine.off_loop import heavily
 from mustcall.engine.records import TurnProgress, TurnRecord
 from mustcall.engine.spending.budget_account import Budget, Metering
 from mustcall.engine.spending.metered import Metered
 from mustcall.engine.turns import Turns
+from mustcall.engine.warming import warm
 from mustcall.gateway.config.budget_settings import session_of
 from mustcall.gateway.config.settings import Settings
 from mustcall.gateway.connections.admission import check_elements
@@ -89,6 +91,7 @@ class Service:
     ) -> None:
         self._settings = settings
         self._caches = Caches(Conversations(lock=Lock())) if caches is None else caches
+        warm()
         self.transport = transport
         self.clock = clock
         self._doors = settings.doors
@@ -160,11 +163,7 @@ class Service:
         """Serve one request for one reply. `caller` are the headers as they came, `headers` what upstreams may see."""
         tenant = progress.tenant = tenant_of(caller or headers)
         conversations = self._caches.conversations.of(tenant, wire)
-        if len(body) > _COUNTED_FIRST:
-            await check_elements(body, self._settings.limits.body_elements)
-        came, fields = body, _opened(body, conversations, wire)
-        if len(body) <= _COUNTED_FIRST:
-            await check_elements(body, self._settings.limits.body_elements, fields)
+        came, fields = body, await _open(body, conversations, wire, self._settings.limits.body_elements)
         controls, body = take_controls(body, headers, self._turns.house.controls, fields)
         repeats = retries_itself(headers)
         if fields is None or "thread" not in fields:  # what a thread holds is not in its bytes
@@ -407,6 +406,16 @@ class Service:
         except MustcallError:
             return ()
         return listing.models or ()
+
+
+async def _open(body: bytes, conversations: Tenant, wire: Wire, most: int) -> Fields | None:
+    """Return the fields of a body of at most so many values; a large one is counted, then opened aside."""
+    if len(body) > _COUNTED_FIRST:
+        await check_elements(body, most)
+        return await heavily(_opened, body, conversations, wire)
+    fields = _opened(body, conversations, wire)
+    await check_elements(body, most, fields)
+    return fields
 
 
 def _opened(body: bytes, conversations: Tenant | None = None, wire: Wire | None = None) -> Fields | None:

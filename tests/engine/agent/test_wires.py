@@ -88,6 +88,23 @@ async def test_reasoning_is_handed_back(wire: str, stream: bool) -> None:
 
 
 @wires
+@streaming
+async def test_markup_beside_a_call_does_not_enter_the_history(wire: str, stream: bool) -> None:
+    """Rule 52: of a reply with a call and markup the call is run once, and the next request has none of the markup."""
+    markup = '<tool_call>{"name": "get_weather", "arguments": {"city": "Rome"}}</tool_call>'
+    both = Turn(Say(f"Let me see.{markup}"), Call("get_weather", {"city": "Oslo"}))
+    result, bodies = await run_script(wire, [both, ANSWER], "Weather in Oslo?", stream=stream)
+    asked = [user(wire, "Weather in Oslo?")]
+    kept = said(wire, 0, "Let me see.", OSLO)
+    if wire == "responses" and stream:  # a text that was changed on its way is written anew
+        kept[0] = {**kept[0], "content": [{"type": "output_text", "text": "Let me see."}]}
+    after = [*asked, *kept, *results(wire, 0, wrapped("Sunny in Oslo"), first=1)]
+    assert bodies == [ask_body(wire, asked, stream=stream), ask_body(wire, after, stream=stream)]
+    assert [call.result for call in result.calls] == ["Sunny in Oslo"]
+    assert "tool_call>" not in str(result.messages)
+
+
+@wires
 async def test_instructions_and_options(wire: str) -> None:
     """Instructions stand where the wire wants them, options in its words, extra fields as they are."""
     options = Options(temperature=0.5, max_tokens=99, extra={"metadata": {"user_id": "u"}})

@@ -21,7 +21,7 @@ from mustcall.policy.facts.wording import fill
 from mustcall.testing import Answer, Call, Say, Script, Turn
 from mustcall.toolkit.fetch import fetch_tool
 from support.agents import get_weather, offer, results, said, user, wrapped
-from support.coordinating import AGREES, ASKED, PROPOSAL, QUESTION, WORDS, body, models, statuses, weather, wires
+from support.coordinating import AGREES, ASKED, FINAL, PROPOSAL, QUESTION, WORDS, body, models, statuses, weather, wires
 from support.pages import fetcher, page, serving
 
 #: What is wrong with a call of the weather of a town.
@@ -257,12 +257,35 @@ async def test_excluded_roles() -> None:
     with models(critic_1=[weather(), AGREES]) as panel:
         result = await panel.ask(worker_tools=[get_weather], applies_to=["critic"])
         assert panel.bodies("proposer") == [body("chat", "proposer")]
-        assert panel.bodies("synthesizer")[0].keys() == body("chat", "synthesizer").keys()
+        assert panel.bodies("synthesizer") == [body("chat", "synthesizer")]
         assert [tool["function"]["name"] for tool in panel.bodies("critic_1")[0]["tools"]] == ["get_weather"]
         with pytest.raises(ConfigError, match="'synthesizer'"):
             await panel.ask(worker_tools=[get_weather], applies_to=["synthesizer"])
     assert result.worker_tools is not None
     assert result.worker_tools.applies_to == (RoleKind.CRITIC,)
+
+
+@wires
+@pytest.mark.parametrize("name", ["proposer", "synthesizer"])
+async def test_an_excluded_role_that_calls_all_the_same(wire: str, name: str) -> None:
+    """Rule 88: for a role that is left out nothing is run: its call is refused, and its requests are the plain ones."""
+    ran: list[str] = []
+
+    def get_weather(city: str) -> str:
+        """Look up the weather.
+
+        Args:
+            city: a city
+        """
+        ran.append(city)
+        return f"Sunny in {city}"
+
+    answer = {"proposer": PROPOSAL, "synthesizer": FINAL}[name]
+    with models(wire, **{name: [weather(), answer]}) as panel:
+        result = await panel.ask(worker_tools=[get_weather], applies_to=["critic"], check=False)
+        assert panel.bodies(name) == [body(wire, name)] * 2
+    assert (ran, statuses(result, name)) == ([], [(1, "get_weather", "refused")])
+    assert result.answer == "It is 330 metres high."
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import msgspec
 from mustcall.core.errors import ErrorInfo, MustcallError, QuorumMissed, RoleFailed
 from mustcall.engine.agent.events import RunEvent
 from mustcall.engine.agent.plan import Hook
-from mustcall.engine.coordinating.envelopes import Critique, Proposal, RoleKind, Synthesis
+from mustcall.engine.coordinating.envelopes import Critique, Proposal, Synthesis
 from mustcall.engine.coordinating.events import CoordinateEvent, OnEvent, RoleFinished, RoleProgress, RoleStarted
 from mustcall.engine.coordinating.members import Member
 from mustcall.engine.coordinating.prompts import ask_critic, ask_proposer, ask_synthesizer
@@ -169,8 +169,7 @@ class Panel:
 
     async def _ask(self, member: Member, prompt: str, number: int) -> RoleRun:
         await self._progress.tell(RoleStarted(member.role, member.name, member.agent.model, number))
-        hops = 0 if member.role is RoleKind.SYNTHESIZER else self._course.hops
-        run = await member.work(prompt, hops, number, self._course.run_id)
+        run = await member.work(prompt, self._course.hops, number, self._course.run_id)
         self._runs.append(run)
         await self._progress.tell(RoleFinished(run))
         return run

@@ -305,7 +305,8 @@ class Runner:
         self, tool: FunctionTool, call: ToolCall, output: Output, step: int, *, seconds: float = 0.0, tries: int = 1
     ) -> Executed:
         """Return the outcome of a call that gave an output."""
-        text = cut(output.text, self._controls.shown_of_result(tool.name, tool.settings.result_cap))
+        shown = self._controls.shown_of_result(tool.name, tool.settings.result_cap)
+        text = cut(output.text, shown, self._wording)
         record = ExecutedCall(
             call=call,
             result=text,

@@ -16,11 +16,13 @@ import msgspec
 
 from mustcall.core.parts import Audio, File, Image, Text
 from mustcall.engine.tooling.definition import ToolReturn
+from mustcall.policy.facts.wording import Wording, fill
 from mustcall.policy.history.containment import TAG, contained
 
 __all__ = ["Output", "as_line", "cut", "read_output", "wrapped"]
 
 _LONGEST_LINE = 300
+_WORDING = Wording()
 
 Media = Image | File | Audio
 
@@ -70,11 +72,11 @@ def _plain(value: Any) -> Any:
     return dump(mode="json") if callable(dump) else str(value)
 
 
-def cut(text: str, cap: int) -> str:
+def cut(text: str, cap: int, wording: Wording = _WORDING) -> str:
     """Return the text, or its beginning and a mark that says how much there was."""
     if len(text) <= cap:
         return text
-    return f"{text[:cap]}\n[cut: the first {cap} of {len(text)} characters]"
+    return f"{text[:cap]}\n{fill(wording.result_cut, shown=str(cap), whole=str(len(text)))}"
 
 
 def wrapped(tool: str, text: str) -> str:

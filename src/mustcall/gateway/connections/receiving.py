@@ -10,6 +10,7 @@ from mustcall.core.errors import BodyTooLarge, InvalidRequest
 from mustcall.gateway.config.settings import Settings
 from mustcall.gateway.connections.admission import HeldBytes
 from mustcall.gateway.replies import Header, Receive, Scope
+from mustcall.upstream.bounds import joined
 
 __all__ = ["Gone", "headers_of", "path_of", "read_body"]
 
@@ -73,7 +74,7 @@ async def _rest_of_body(
         if size > limit:
             raise _too_large(limit)
         if not message.get("more_body"):
-            return b"".join(pieces)
+            return await joined(pieces, size)
         most, setting = settings.server.request_timeout, "request_timeout"
         allowed = limits.body_seconds + size / limits.body_bytes_per_second
         if allowed < most:

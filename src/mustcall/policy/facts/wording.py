@@ -48,6 +48,10 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     result_worked: str = "I looked it up with {tool}. The result is:\n{result}"
     answer_worked: str = "Now answer my question with this result, in one sentence."
     continue_turn: str = "Continue."
+    #: What is put into a history that an upstream would refuse (rules 101, 103): for a user turn without content, and
+    #: as the result of a call that has none.
+    empty_user: str = "(empty)"
+    no_result: str = "No result was recorded for this call."
     #: What goes with the last request before the step cap (rule 109).
     step_cap: str = "No more tools can be called for this. Answer now with what you have."
     #: A structured answer asked for in words, in an agent's instructions.
@@ -85,6 +89,8 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     tool_happened: str = "The call of `{tool}` took effect; its result was lost in an interruption."
     hops_spent: str = "The call of `{tool}` was refused: no more tools can be called for this."
     money_spent: str = "The call of `{tool}` was refused: what may be spent on this is spent."
+    #: The mark behind the beginning of a result that is too long (rule 92).
+    result_cut: str = "[cut: the first {shown} of {whole} characters]"
     #: What stands in place of messages and results that gave way in a long conversation (compaction).
     messages_left_out: str = "({count} earlier messages of this conversation are left out.)"
     result_left_out: str = "(This result of {count} characters is left out. Call the tool again if it is needed.)"
@@ -113,6 +119,7 @@ _PLACES = {
     "money_spent": {"tool": ""},
     "messages_left_out": {"count": ""},
     "result_left_out": {"count": ""},
+    "result_cut": {"shown": "", "whole": ""},
     "result_told": {"tool": "", "result": ""},
     "result_told_lines": {"tool": "", "result": ""},
     "answer_as_json": {"schema": ""},

@@ -27,10 +27,8 @@ from mustcall.policy.history.leftover_markup import is_unmarked, strip_markup
 from mustcall.policy.history.pairing import pair_results
 from mustcall.policy.history.reasoning_state import bound_until, fit_reasoning, without_reasoning
 
-__all__ = ["EMPTY_USER", "drop_reasoning", "mend_history", "remove_trailing_assistant"]
+__all__ = ["drop_reasoning", "mend_history", "remove_trailing_assistant"]
 
-#: What stands in for a user turn that says nothing.
-EMPTY_USER = "(empty)"
 
 _WORDING = Wording()
 _Messages = tuple[Message, ...]
@@ -53,8 +51,8 @@ def mend_history(
         bound = bound_until(messages, profile)
         messages = strip_markup(messages, request.tools or stubs, profile, bound, log)
         messages = _without_empty_assistants(messages, profile, bound, log)
-        messages = pair_results(messages, bound, log, kept_by_server=_is_kept_by_server(request))
-    messages = _with_words(messages, bound, log)
+        messages = pair_results(messages, bound, log, kept_by_server=_is_kept_by_server(request), wording=wording)
+    messages = _with_words(messages, bound, log, wording)
     messages = _ending_on_user(messages, request, profile, log, wording)
     changes: dict[str, Any] = {} if messages is request.messages else {"messages": messages}
     if stubs:
@@ -151,7 +149,7 @@ def _without_empty_assistants(messages: _Messages, profile: Profile, bound: int,
     return tuple(out) if dropped or changed else messages
 
 
-def _with_words(messages: _Messages, bound: int, log: AdaptationLog) -> _Messages:
+def _with_words(messages: _Messages, bound: int, log: AdaptationLog, wording: Wording) -> _Messages:
     """Give user turns without content a word; tool messages are untouched."""
     out: list[Message] = []
     filled = left = 0
@@ -160,7 +158,7 @@ def _with_words(messages: _Messages, bound: int, log: AdaptationLog) -> _Message
         mended = message
         if message.role is Role.USER:
             if all(isinstance(part, Text) and not part.text.strip() for part in message.parts):
-                mended = message.evolve(parts=(Text(text=EMPTY_USER),))
+                mended = message.evolve(parts=(Text(text=wording.empty_user),))
                 filled += index >= bound
             else:
                 mended = _without_blank_blocks(message)

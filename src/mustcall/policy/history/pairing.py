@@ -20,10 +20,11 @@ from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import Part, ProviderItem, Text, ToolCall, ToolResult, Unknown
+from mustcall.policy.facts.wording import Wording
 
-__all__ = ["NO_RESULT", "pair_results"]
+__all__ = ["pair_results"]
 
-NO_RESULT = "No result was recorded for this call."
+_WORDING = Wording()
 
 
 class _Slot:
@@ -141,7 +142,12 @@ class _Reading:
 
 
 def pair_results(
-    messages: tuple[Message, ...], bound: int, log: AdaptationLog, *, kept_by_server: bool = False
+    messages: tuple[Message, ...],
+    bound: int,
+    log: AdaptationLog,
+    *,
+    kept_by_server: bool = False,
+    wording: Wording = _WORDING,
 ) -> tuple[Message, ...]:
     """Return the messages with every call answered once; the same tuple if they are. The first `bound` stay."""
     reading = _Reading(kept_by_server=kept_by_server, bound=bound)
@@ -163,7 +169,9 @@ def pair_results(
         if ordered is not follow:
             changed = True
             reordered += 1
-        added = [_error_result(slot) for slot in missing] + [_moved(message, part) for message, part in turn.late]
+        added = [_error_result(slot, wording) for slot in missing] + [
+            _moved(message, part) for message, part in turn.late
+        ]
         made += len(missing)
         changed = changed or bool(added)
         out.extend(_put_before(added, ordered))
@@ -229,10 +237,11 @@ def _results_first(messages: list[Message]) -> list[Message]:
     return [*first, *then]
 
 
-def _error_result(slot: _Slot) -> Message:
+def _error_result(slot: _Slot, wording: Wording) -> Message:
     call = slot.call
     origin = None if call.origin is None else Origin(call.origin.wire)
-    result = ToolResult(call_id=call.id, content=(Text(text=NO_RESULT),), is_error=True, kind=call.kind, origin=origin)
+    said = (Text(text=wording.no_result),)
+    result = ToolResult(call_id=call.id, content=said, is_error=True, kind=call.kind, origin=origin)
     return _message((result,), slot.holder)
 
 

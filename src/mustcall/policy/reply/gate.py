@@ -119,14 +119,14 @@ class _Progress:
         self.ended = False
 
 
-#: How many events of one stream are kept as they went out before their deltas are joined.
-_LOOSE = 4_096
+#: How many events of one stream are kept as they went out before their deltas are joined: a few milliseconds of work.
+_LOOSE = 1_024
 
 
 class Released:
     """What the caller has been sent of this turn. Events are only noted as they go out, and read when it is asked.
 
-    Of a long stream the deltas are joined, thousands at a time: they are few when they are read, all in one step.
+    Of a long stream the deltas are joined, a thousand at a time: they are few when they are read, all in one step.
     """
 
     __slots__ = ("_known", "_read", "_started", "events", "full")
@@ -142,6 +142,15 @@ class Released:
 
     def __bool__(self) -> bool:
         return bool(self.events)
+
+    @property
+    def weight(self) -> int:
+        """How many characters went out as text, reasoning and arguments."""
+        return sum(
+            len(event.text)
+            for event in self.events
+            if isinstance(event, PartTextDelta | PartReasoningDelta | ArgumentsDelta)
+        )
 
     def record(self, events: Iterable[Event]) -> None:
         """Note events that went out."""

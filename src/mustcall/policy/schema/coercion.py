@@ -16,6 +16,7 @@ import msgspec
 
 from mustcall.core.origin import JsonObject
 from mustcall.dialects.names import fold
+from mustcall.policy.limits.work_allowance import spend
 from mustcall.policy.schema.leniency import relax
 from mustcall.policy.schema.repairs import RepairMade
 from mustcall.policy.schema.subschemas import Path, as_list, as_object, resolve, spell, types_of
@@ -26,6 +27,8 @@ __all__ = ["Mender"]
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,999})\Z")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]{1,300})?(?:[eE][-+]?[0-9]{1,2})?\Z")
 _MOST_CONJUNCTS = 32
+#: Steps that are counted for each of them (`work_allowance`).
+_LOOK = 200
 _DEEPEST_READING = 32
 _MOST_CHANGES = 20
 
@@ -111,6 +114,7 @@ class Mender:
                 fitting = [branch for branch in branches if kind in (types_of(branch, self._root) or (kind,))]
                 members.extend(fitting if len(fitting) == 1 else ())
             waiting.extend(member for member in reversed(members) if member is not None)
+        spend(len(found) * _LOOK)
         return found
 
     def _types(self, schemas: list[JsonObject]) -> frozenset[str] | None:
