@@ -22,6 +22,8 @@ import pytest
 
 #: What a line of the summary stands for, from the id of a test.
 _KEYS = ("folder", "file", "function", "test")
+#: So many lines are written at once.
+_KEPT = 200
 
 
 def _spent() -> tuple[float, float]:
@@ -42,6 +44,8 @@ class _Meter:
         self.told = (self.told[0] + own, self.told[1] + children)
         line = {"phase": phase, "test": test, "own": round(own, 6), "children": round(children, 3)}
         self.lines.append(json.dumps(line))
+        if len(self.lines) >= _KEPT:
+            self.write()
 
     def write(self) -> None:
         with self.path.open("a", encoding="utf-8") as file:
