@@ -2,7 +2,8 @@
 
 Property tests run under one of two profiles: `ci` draws the same few examples every time, `deep` draws many and others
 each time (`MUSTCALL_TEST_PROFILE=deep`, part of `make soak`). A test that names its own number of examples gets a share
-of it under `ci` and a multiple under `deep`.
+of it under `ci` and a multiple under `deep`. Large grids of parameters are thinned under `ci`, to combinations in which
+every pair of values meets; `deep` runs all of them.
 
 `MUSTCALL_TEST_ORDER=7` runs the tests in another order, which this seed chooses.
 """
@@ -20,6 +21,7 @@ from hypothesis import settings
 from support import misses
 from support.examples import PROFILE, PROFILES, scaled
 from support.ordering import shuffled
+from support.thinning import thinned
 
 # Collecting makes thousands of objects that live to the end of the run; `pytest_collection_finish` goes on.
 gc.disable()
@@ -39,6 +41,10 @@ _COMPARING = frozenset(
     {"cli", "contract", "docs", "engine", "evals", "gateway", "replay", "rules", "telemetry", "toolkit", "upstream"}
 )
 
+#: The folders whose tests take a turn through sockets, clients or an engine: a combination more costs as much as the
+#: first one. The tests of pure code keep their whole grids.
+_THINNED = frozenset({"adapters", "engine", "evals", "gateway", "probe", "rules", "telemetry", "testing", "upstream"})
+
 for _name, _profile in PROFILES.items():
     settings.register_profile(_name, _profile)
 settings.load_profile(PROFILE)
@@ -50,15 +56,23 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         scaled(item.obj)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests into another order where a seed asks for one."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Thin the grids of the profile `ci`, and put the tests into another order where a seed asks for one."""
+    if PROFILE == "ci" and not config.option.keyword:
+        left = thinned([item for item in items if _folder(item) in _THINNED])
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
     seed = os.environ.get("MUSTCALL_TEST_ORDER", "")
     if seed:
         items[:] = shuffled(items, seed)
 
 
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(_HERE).parts[0]
+
+
 def _compares(item: pytest.Item) -> bool:
-    return item.path.relative_to(_HERE).parts[0] in _COMPARING
+    return _folder(item) in _COMPARING
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -95,8 +109,11 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Run more workers than there are processors: many tests wait, for a process to start or a socket to speak."""
-    return (os.cpu_count() or 1) + 2
+    """Run a worker more than there are processors: some tests wait, for a process to start or a socket to speak.
+
+    Each further worker imports and collects everything anew, which costs more than the waiting.
+    """
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

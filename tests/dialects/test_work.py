@@ -41,9 +41,14 @@ HOSTILE = {
 }
 
 
+def cut(text: str, size: int) -> list[str]:
+    """Return a text in pieces of a size."""
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
 def work(text: str, size: int, **options: Any) -> int:
     """Return how many lines a scan runs for a text in pieces of a size."""
-    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    pieces = cut(text, size)
     with counted_lines() as lines:
         scan(pieces, tools=TOOLS, **options)
     return lines.run
@@ -55,7 +60,7 @@ def test_twice_the_text_is_twice_the_work(kind: str, size: int) -> None:
     """Rule 68: hostile text costs no more than its length, in one piece and in small ones."""
     before, unit = HOSTILE[kind]
     small = 150 if size == 7 else 400
-    work(before + unit * small, size)  # what is made once and kept
+    scan(cut(before + unit * small, size), tools=TOOLS)  # what is made once and kept
     assert work(before + unit * 2 * small, size) < 2.5 * work(before + unit * small, size) + 500
 
 
@@ -82,7 +87,7 @@ def test_characters_looked_at(kind: str, size: int, monkeypatch: pytest.MonkeyPa
     for count in (200, 800):
         looked.clear()
         text = before + unit * count
-        scan([text[at : at + size] for at in range(0, len(text), size)], tools=TOOLS)
+        scan(cut(text, size), tools=TOOLS)
         assert sum(looked) <= 8 * len(text) + 100, count
 
 
@@ -112,7 +117,8 @@ def test_every_form_costs_its_length(name: str, size: int, monkeypatch: pytest.M
     for kind, (before, unit) in attacks(dialect).items():
         spent: list[int] = []
         count = max(4, 300 // len(unit))
-        work(before + unit * count, size, loose=True, dialects=("auto", name))  # what is made once and kept
+        once = cut(before + unit * count, size)
+        scan(once, tools=TOOLS, loose=True, dialects=("auto", name))  # what is made once and kept
         for times in (1, 2):
             looked.clear()
             text = before + unit * count * times

@@ -187,12 +187,12 @@ def test_every_short_history_of_rounds(wire: Wire | None) -> None:
     """Rules 101, 129: calls and results in any order, doubled, late or missing: both ways agree."""
     origin = None if wire is None else Origin(wire)
     moves = [Message(role=role, parts=parts, origin=origin) for role, parts in _MOVES]
+    histories = [places for count in (1, 2, 3) for places in itertools.product(range(len(moves)), repeat=count)]
     most = 4 if wire in (Wire.CHAT, Wire.MESSAGES) else 3
-    taken = sum(
-        _compare(messages, (Tool(name="f"),), Profile())
-        for count in range(1, most + 1)
-        for messages in itertools.product(moves, repeat=count)
-    )
+    if most == 4:
+        # Of four moves, those in which every three of them meet, at any three places.
+        histories += [(*three, sum(three) % len(moves)) for three in itertools.product(range(len(moves)), repeat=3)]
+    taken = sum(_compare(tuple(moves[at] for at in places), (Tool(name="f"),), Profile()) for places in histories)
     assert taken > most * 10, "most of what agents send goes the short way"
 
 

@@ -1,9 +1,12 @@
 """What the tests themselves rest on: kept answers of the model, and the number of examples of a property test."""
 
 import json
+import os
+from collections import Counter
 from collections.abc import Callable
-from itertools import accumulate, pairwise
+from itertools import accumulate, combinations, pairwise, product
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from support.examples import PROFILES, scaled
 from support.ordering import shuffled
 from support.served import KeptServer, ServedAnswer
 from support.splits import splits
+from support.thinning import cover, thinned
 
 TEXT: dict[str, Any] = {"choices": [{"finish_reason": None, "index": 0, "delta": {"content": "Hé"}}]}
 END: dict[str, Any] = {"choices": [{"finish_reason": "stop", "index": 0, "delta": {}}]}
@@ -121,6 +125,69 @@ def test_another_order_has_the_same_tests(request: pytest.FixtureRequest) -> Non
         assert one not in (some, shuffled(some, "2"))
     paths = [item.path for item in one]
     assert sum(a != b for a, b in pairwise(paths)) == len(set(paths)) - 1
+
+
+GRID = [*product(range(8), range(3), range(3), range(2))]
+WAYS = [*product(range(3), range(3), range(2))]
+
+
+@pytest.mark.parametrize("first", [0, 5])
+@pytest.mark.parametrize(("rows", "most"), [(WAYS, 10), (GRID, 36), ([(n, n, n) for n in range(5)], 5)])
+def test_a_cover_holds_every_pair(rows: list[tuple[int, ...]], most: int, first: int) -> None:
+    """Whatever two parameters are together in the grid they are in its cover, and a row that nothing else has stays."""
+    kept = [rows[place] for place in sorted(cover(tuple(rows), first))]
+    for one, other in combinations(range(len(rows[0])), 2):
+        assert {(row[one], row[other]) for row in kept} == {(row[one], row[other]) for row in rows}
+    assert len(kept) <= most
+    if len(rows[0]) > 3:
+        assert {row[1:] for row in kept} == {row[1:] for row in rows}
+    assert rows[first % len(rows)] in kept
+
+
+def test_covers_of_one_grid_hold_all_of_it_together() -> None:
+    """Tests begin with different rows of the same grid: what one leaves out another one runs."""
+    covers = [cover(tuple(WAYS), first) for first in range(len(WAYS))]
+    assert set[int]().union(*covers) == {*range(len(WAYS))}
+    assert max(map(len, covers)) < len(WAYS)
+
+
+THINNED = """
+    import pytest
+    ways = pytest.mark.parametrize(("wire", "stream"), [(w, s) for w in "abc" for s in (False, True)])
+
+    @pytest.mark.parametrize("upstream", "abc")
+    @ways
+    def test_grid(wire, stream, upstream): ...
+
+    @pytest.mark.parametrize("upstream", "abc")
+    @pytest.mark.parametrize("wire", "abc")
+    def test_two(wire, upstream): ...
+
+    @pytest.mark.parametrize(("a", "b", "told"), [(1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 0), (2, 2, 1)])
+    def test_table(a, b, told): ...
+
+    @pytest.mark.parametrize("case", [{"x": 1}, {"x": 2}])
+    @ways
+    def test_cases(wire, stream, case): ...
+"""
+
+
+def test_only_whole_products_of_three_are_thinned(tmp_path: Path) -> None:
+    """Tables and grids of two parameters stay whole; a list of pairs that is a product counts as two parameters."""
+    (tmp_path / "test_it.py").write_text(dedent(THINNED), encoding="utf-8")
+    seen: list[pytest.Item] = []
+
+    class Seeing:
+        def pytest_collection_finish(self, session: pytest.Session) -> None:
+            seen.extend(session.items)
+
+    plain = ["-c", os.devnull, "-p", "no:cacheprovider", "-p", "no:asyncio"]
+    pytest.main(["--collect-only", "-qq", *plain, str(tmp_path)], [Seeing()])
+    left = thinned(seen)
+    count = Counter(item.nodeid.split("::")[1].split("[")[0] for item in seen if item not in left)
+    assert len(seen) == 18 + 9 + 5 + 12
+    assert (count["test_grid"], count["test_two"], count["test_table"]) == (9, 9, 5)
+    assert 6 <= count["test_cases"] < 12
 
 
 def test_splits_are_at_every_place() -> None:

@@ -27,6 +27,7 @@ from mustcall.wire.conversations import Conversations, Tenant
 from mustcall.wire.encode_cache import write_body
 from mustcall.wire.opening import Opened, doubled_field, open_body
 from mustcall.wire.registry import codec_for
+from support.covering import pairwise
 
 Json = dict[str, Any]
 
@@ -366,9 +367,7 @@ _TALKS: dict[str, list[Json]] = {
 }
 
 
-@pytest.mark.parametrize("other", [None, Wire.MESSAGES, Wire.RESPONSES])
-@pytest.mark.parametrize("kind", _TALKS)
-@pytest.mark.parametrize("escaped", [False, True])
+@pairwise({"kind": list(_TALKS), "other": [None, Wire.MESSAGES, Wire.RESPONSES], "escaped": [False, True]})
 def test_what_is_counted_is_what_is_held(kind: str, other: Wire | None, escaped: bool) -> None:
     """Memory is bounded by what it is, whatever it was written as: one emoji makes a text four times as large."""
     talk = _TALKS[kind]

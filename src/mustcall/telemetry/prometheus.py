@@ -5,6 +5,7 @@ processes, once in a while. Importing this imports the client; nobody does who h
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import version
 from typing import Any, cast
 
@@ -166,6 +167,12 @@ class _Buckets(Histogram):
                 bucket.inc(count)
 
 
+@cache
+def _own_version() -> str:
+    """Return the version that runs: read once, because parsing the package's metadata takes milliseconds."""
+    return version("mustcall")
+
+
 class Metrics:
     """The metrics of one process; with a shared directory, the page is that of all processes."""
 
@@ -188,7 +195,7 @@ class Metrics:
             for key, (name, labels, told, mode) in GAUGES.items()
         }
         self._dropped: dict[str, int] = {}
-        self._gauges["info"].labels(version("mustcall")).set(1)
+        self._gauges["info"].labels(_own_version()).set(1)
         self._gauges["start"].set(started)
         self._gauges["loaded"].set(started)
         for result in ("ok", "failed"):
