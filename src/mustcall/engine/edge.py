@@ -26,8 +26,8 @@ class Edge:
 
     def __init__(self, turn: EngineTurn, progress: TurnProgress, *, created: int, metadata: bool) -> None:
         self._turn = turn
-        self._inbound = turn.inbound
-        self._request = turn.request
+        self._inbound = turn.context.inbound
+        self._request = turn.context.request
         self._progress = progress
         self._metadata = metadata
         self._created = created
@@ -52,9 +52,10 @@ class Edge:
         return self._streamed(await self._turn.first(chunks), chunks)
 
     def _delivery(self) -> Delivery:
-        kept = self._turn.is_stateful and not self._inbound.stored
+        context = self._turn.context
+        kept = context.course.stored and not self._inbound.stored
         stamp = self._inbound.stamp(self._created)
-        return Delivery(codec_for(self._inbound.wire), self._request, stamp, self._turn.log, kept=kept)
+        return Delivery(codec_for(self._inbound.wire), self._request, stamp, context.log, kept=kept)
 
     def _refusal(self, refused: UpstreamRefused) -> WholeReply | StreamedReply:
         """Return an upstream's error status: as it is where it may go out so, in the caller's shape otherwise."""
@@ -72,7 +73,7 @@ class Edge:
         turn, inbound = self._turn, self._inbound
         try:
             stamp = inbound.stamp(self._created)
-            body = codec_for(inbound.wire).encode_reply(reply, self._request, stamp, turn.log)
+            body = codec_for(inbound.wire).encode_reply(reply, self._request, stamp, turn.context.log)
             if self._metadata:
                 turn.record.adaptations = turn.adaptations
                 body["mustcall"] = turn.record.summary()

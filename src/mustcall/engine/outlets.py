@@ -11,7 +11,7 @@ from mustcall.core.errors import ErrorInfo, MustcallError
 from mustcall.core.events import Event
 from mustcall.policy.reply.gate import Released
 
-__all__ = ["Heard", "Outlet", "P"]
+__all__ = ["Heard", "Outlet", "P", "Whole"]
 
 P = TypeVar("P", bytes, "tuple[Event, ...]")
 
@@ -21,6 +21,8 @@ class Outlet(Protocol[P]):
 
     #: What is returned where nothing goes out.
     nothing: P
+    #: Whether its reader takes the accepted reply as a whole, so that nothing goes out before.
+    waits: bool
     shown: Released
 
     @property
@@ -66,6 +68,7 @@ class Heard:
     """Hands events on as they are: for a reader in the same process. An error is raised, whatever went out."""
 
     nothing: tuple[Event, ...] = ()
+    waits = False
     begun = False
     written = True
 
@@ -101,5 +104,48 @@ class Heard:
         return False
 
     def fail(self, error: MustcallError) -> tuple[Event, ...]:
+        """Raise the error."""
+        raise error
+
+
+class Whole:
+    """Lets nothing out but the bytes of a reply that is accepted as it came: for a reader of the whole reply."""
+
+    nothing = b""
+    waits = True
+    begun = False
+    written = False
+
+    def __init__(self) -> None:
+        self.shown = Released()
+
+    def named_by(self, names: Callable[[], Sequence[str]]) -> None:
+        """Take nothing: there are no items to go on from."""
+
+    def forward(self, block: bytes, events: list[Event]) -> bytes:
+        """Return the reply's own bytes."""
+        del events
+        return block
+
+    def forward_one(self, block: bytes, event: Event) -> bytes:
+        """Return the reply's own bytes."""
+        del event
+        return block
+
+    def write(self, events: Iterable[Event]) -> bytes:
+        """Let nothing out: the reader takes the reply."""
+        del events
+        return b""
+
+    def joined(self, pieces: Sequence[bytes]) -> bytes:
+        """Return what went out together."""
+        return b"".join(pieces)
+
+    def tells(self, error: ErrorInfo) -> bool:
+        """Tell that every error is raised."""
+        del error
+        return False
+
+    def fail(self, error: MustcallError) -> bytes:
         """Raise the error."""
         raise error
