@@ -6,91 +6,81 @@ they may go out as they came. It decides nothing about the reply.
 """
 
 from collections.abc import AsyncGenerator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import aclosing
 from typing import Generic
 
 from mustcall.core.adaptation import AdaptationKind
-from mustcall.core.errors import MustcallError, UpstreamTimeout
+from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamRejected, UpstreamTimeout
 from mustcall.core.reply import Reply
 from mustcall.engine.echoing import Echoing
 from mustcall.engine.exchange import drain, is_event_stream
 from mustcall.engine.letting import holds, trusts
 from mustcall.engine.off_loop import LARGE, heavily, heft, is_heavy
 from mustcall.engine.outlets import Outlet, P
+from mustcall.engine.refusals import harvested
 from mustcall.engine.restoring import without_empty_text
 from mustcall.engine.stream_relay import StreamRelay
 from mustcall.engine.teaching import Teaching
 from mustcall.engine.turn_context import TurnContext
 from mustcall.policy.reply.cut_prompt import estimate
 from mustcall.policy.reply.gate import Gate
-from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanFindings
+from mustcall.policy.scanning.reply_scanner import ReplyScanner
+from mustcall.upstream.bounds import PIECE
 from mustcall.upstream.idle import IdleTimer
 from mustcall.upstream.retry import Answer
 from mustcall.wire.regularity import is_regular_body, respelled
 from mustcall.wire.skimming import skim
 
-__all__ = ["TOO_LONG", "Attempt"]
+__all__ = ["Attempt"]
 
-TOO_LONG = "the upstream's answer did not end within the time for this request"
-
-_UNTIMED = nullcontext()
+_TOO_LONG = "the upstream's answer did not end within the time for this request"
 
 
 class Attempt(Generic[P]):
     """What one exchange came to. After it was read either `error` is set or `reply` is.
 
-    `relay` is its stream, None where it came in one piece. `readable` says that calls are in the caller's names as
-    they come.
+    `relay` is a stream that goes out as it comes: the turn feeds it, and then `take_stream` is called. Any other answer
+    is read here, by `read`.
     """
 
-    __slots__ = (
-        "_body",
-        "_context",
-        "_echoing",
-        "_outlet",
-        "_raw",
-        "answer",
-        "error",
-        "forwards",
-        "heavy",
-        "relay",
-        "reply",
-        "skimmed",
-    )
+    relay: StreamRelay[P] | None = None
+    error: MustcallError | None = None
+    #: The reply as it was decoded.
+    reply: Reply | None = None
+    #: Whether it takes long to look at.
+    heavy = False
+    #: Whether only what matters of it was read.
+    skimmed = False
+    _body = b""
+    _raw = False
 
     def __init__(
-        self, context: TurnContext, answer: Answer, outlet: Outlet[P], echoing: Echoing, *, readable: bool
+        self, context: TurnContext, answer: Answer, outlet: Outlet[P], echoing: Echoing, teaching: Teaching
     ) -> None:
         self._context = context
         self._outlet = outlet
         self._echoing = echoing
+        self._teaching = teaching
         self.answer = answer
+        #: Whether the upstream's own bytes may go out.
         self.forwards = context.forwards
-        self.error: MustcallError | None = None
-        #: The reply as it was decoded.
-        self.reply: Reply | None = None
-        #: Whether it takes long to look at.
-        self.heavy = False
-        #: Whether only what matters of it was read.
-        self.skimmed = False
-        self._body = b""
-        self._raw = False
-        self.relay: StreamRelay[P] | None = None
-        if answer.error_body is not None:
-            pass
-        elif is_event_stream(answer.reply.headers):
-            self.relay = self._waiting_relay() if outlet.waits else self._flowing_relay(readable)
-        elif not outlet.waits:
+        self._streams = answer.error_body is None and is_event_stream(answer.reply.headers)
+        if outlet.waits or answer.error_body is not None:
+            return
+        if self._streams:
+            self.relay = self._flowing_relay()
+        else:
             context.log.add(AdaptationKind.FIELD_MAPPED, "stream", "the upstream answered in one piece")
             context.progress.holding = True
 
     # --- a stream ----------------------------------------------------------------------------------------------------
 
-    def _flowing_relay(self, readable: bool) -> StreamRelay[P]:
+    def _flowing_relay(self) -> StreamRelay[P]:
         """Return what lets a stream out as far as the gate allows."""
         context, outlet = self._context, self._outlet
         course, request = context.course, context.request
         closed = holds(course, request, context.services.controls) or bool(outlet.shown)
+        readable = context.same_wire or context.binding.trivial
         gate = Gate(closed=closed, trusted=trusts(course, request, readable=readable))
         context.progress.holding = gate.stopped
         scanner = self._echoing.lens(context.token)
@@ -98,29 +88,23 @@ class Attempt(Generic[P]):
 
     def _waiting_relay(self) -> StreamRelay[P]:
         """Return what reads a stream for a caller who waits for the whole reply: its text is looked at in the end."""
-        context = self._context
-        settles = context.course.settles_early
-        scanner = self._echoing.lens(context.token) if settles else ReplyScanner(None, "")
+        settles = self._context.course.settles_early
+        scanner = self._echoing.lens(self._context.token) if settles else ReplyScanner(None, "")
         return self._relayed(scanner, Gate(closed=True), raw=False)
 
     def _relayed(self, scanner: ReplyScanner, gate: Gate, *, raw: bool) -> StreamRelay[P]:
         context = self._context
+        shared = context.inbound.wire if context.same_wire else None
         decoder, limits = context.theirs.stream_decoder(context.provenance), context.services.limits
-        return StreamRelay(decoder, context.shared_wire, scanner, gate, self._outlet, raw=raw, limits=limits)
+        return StreamRelay(decoder, shared, scanner, gate, self._outlet, raw=raw, limits=limits)
 
-    def time(self) -> AbstractContextManager[object]:
-        """Return what raises `TimeoutError` where a caller waits for all of an answer that is not here yet."""
-        if not self._outlet.waits or self.answer.reply.arrived:
-            return _UNTIMED
-        return IdleTimer(max(0.0, self._context.deadline - self._context.services.clock.monotonic()))
-
-    def check_time(self, relay: StreamRelay[P], teaching: Teaching) -> None:
+    def check_time(self, relay: StreamRelay[P]) -> None:
         """Raise once the time is over for what waits (rule 97); what already flows has no deadline, but must flow."""
         context = self._context
         now, most = context.services.clock.monotonic(), context.endpoint.timeouts.read
         if relay.holding and now >= context.deadline:
-            raise teaching.out_of_time(TOO_LONG)
-        if relay.quiet and not self._outlet.waits and relay.silence.lasted(now) > most:
+            raise self._teaching.out_of_time(_TOO_LONG)
+        if relay.quiet and relay.silence.lasted(now) > most:
             raise UpstreamTimeout(f"the upstream's stream said nothing for {most:g} s (read_timeout)")
 
     async def end(self, relay: StreamRelay[P], pieces: AsyncGenerator[bytes]) -> None:
@@ -136,35 +120,69 @@ class Attempt(Generic[P]):
 
     def take_stream(self, relay: StreamRelay[P]) -> None:
         """Take the reply, or the failure, that a stream came to."""
-        self.error = self.error or relay.error
+        self.error = relay.error
         if self.error is None:
-            reply = relay.reply()
-            self.heavy = heft(reply) > LARGE
-            respells = self._outlet.waits and relay.irregular
-            self.reply = respelled(reply, self._context.log) if respells else reply
+            self.reply = relay.reply()
+            self.heavy = heft(self.reply) > LARGE
 
-    # --- one piece ---------------------------------------------------------------------------------------------------
+    # --- all of it at once -------------------------------------------------------------------------------------------
 
-    async def take_whole(self, body: bytes) -> None:
-        """Take a reply that came in one piece, or its failure."""
+    async def read(self) -> None:
+        """Read an answer of which nothing is seen before its end, up to its reply or its failure."""
+        upstream, context = self.answer.reply, self._context
+        relay = self._waiting_relay() if self._streams else None
+        reading = upstream.read() if relay is None else self._drain(relay)
         try:
-            reply = await heavily(self._decoded, body) if len(body) > LARGE else self._decoded(body)
+            if upstream.arrived or not self._outlet.waits:
+                body = await reading
+            else:
+                with IdleTimer(max(0.0, context.deadline - context.services.clock.monotonic())):
+                    body = await reading
+        except MustcallError as error:
+            self.error = error
+            return
+        except TimeoutError:
+            self.error = self._teaching.out_of_time(_TOO_LONG)
+            return
+        finally:
+            await upstream.close()
+        if relay is not None:
+            self.take_stream(relay)
+            if self.reply is not None and relay.irregular:
+                self.reply = respelled(self.reply, context.log)
+            return
+        try:
+            reply = self.reply = await heavily(self._decoded, body) if len(body) > LARGE else self._decoded(body)
         except MustcallError as error:
             self.error = error
         else:
-            self.reply, self.heavy = reply, is_heavy(body, reply)
+            self.heavy = is_heavy(body, reply)
+
+    async def _drain(self, relay: StreamRelay[P]) -> bytes:
+        """Read a stream that a caller of a whole reply does not see; no byte of it goes out."""
+        heavy = False
+        async with aclosing(self.answer.reply.chunks()) as pieces:
+            async for piece in pieces:
+                await heavily(relay.feed, piece) if heavy else relay.feed(piece)
+                heavy = len(piece) >= PIECE and relay.strains
+                if relay.ended or relay.is_enough:
+                    await self.end(relay, pieces)
+                    break
+        if not (relay.ended or relay.settled):
+            relay.close()
+        return b""
 
     def _decoded(self, body: bytes) -> Reply:
         """Read a whole reply; only what matters of it where its bytes may be forwarded."""
-        context, waits = self._context, self._outlet.waits
+        context, waits, same_wire = self._context, self._outlet.waits, self._context.same_wire
         raw = waits and self.forwards and not context.services.controls.metadata
-        own = raw and context.course.names.trivial
-        skimmed = skim(context.theirs.wire, body) if own or (waits and not context.same_wire) else None
+        skims = context.course.names.trivial if raw else waits and not same_wire
+        skimmed = skim(context.theirs.wire, body) if skims else None
         if skimmed is not None and self._echoing.is_clear(skimmed):
             self._body, self._raw, self.skimmed = body, raw, True
             return skimmed
         reply = context.theirs.decode_reply(body, context.provenance)
-        if context.same_wire and not is_regular_body(context.inbound.wire, body):
+        if same_wire and not is_regular_body(context.inbound.wire, body):
             return respelled(reply, context.log)
         self._body, self._raw = body, raw
         return reply
@@ -177,39 +195,40 @@ class Attempt(Generic[P]):
 
     # --- what it came to ---------------------------------------------------------------------------------------------
 
-    def take_hidden(self, reply: Reply) -> None:
-        """Take the reply that was inside the upstream's error: no byte of it came as a reply."""
+    def gave_reply(self) -> bool:
+        """Tell whether there is a reply to judge, be it inside the upstream's error (rule 128).
+
+        Behind text or calls that went out, one of those would be said twice.
+        """
+        error, shown = self.error, self._outlet.shown
+        if error is None:
+            return True
+        return isinstance(error, UpstreamRejected) and not (shown.spoke or shown.called) and self.uncover(error.error)
+
+    @property
+    def failure(self) -> MustcallError:
+        """What it failed with, where it gave no reply."""
+        assert self.error is not None, "it failed"
+        return self.error
+
+    def uncover(self, error: ErrorInfo) -> bool:
+        """Take the reply inside an upstream's error, if there is one."""
+        context, token = self._context, self._context.token
+        reply = harvested(error, self._echoing.lens(token), token, context.request.model)
+        if reply is None:
+            return False
+        context.log.add(AdaptationKind.REPORTED, "generation", "it came inside the server's error")
         self.relay, self.error, self.reply = None, None, reply
         self.heavy = heft(reply) > LARGE
+        return True
 
-    async def found(self, reply: Reply) -> ScanFindings | None:
-        """Return what was seen in the text while it came, None where it was not looked at."""
-        if self.relay is None or self._outlet.waits:
+    def as_it_came(self, accepted: Reply) -> P | None:
+        """Return the bytes that waited, as they came; None where they are not what is to go out."""
+        relay, outlet = self.relay, self._outlet
+        raw = self._raw if relay is None else relay.raw
+        if not raw or accepted is not self.reply or outlet.written:
             return None
-        return await heavily(self.relay.found, reply) if self.heavy else self.relay.found(reply)
-
-    @property
-    def began(self) -> bool:
-        """Whether this attempt itself let something out."""
-        return self.relay is not None and self.relay.began
-
-    @property
-    def irregular(self) -> bool:
-        """Whether what went in is to be respelled before it goes out."""
-        return self.relay is not None and self.relay.irregular and not self._outlet.waits
-
-    def goes_out_as_it_came(self, accepted: Reply) -> bool:
-        """Tell whether the upstream's own bytes are what is to go out."""
-        raw = self._raw if self.relay is None else self.relay.raw
-        return raw and accepted is self.reply and not self._outlet.written
-
-    def rest(self) -> P:
-        """Return the bytes that waited, as they came."""
-        return self._outlet.forward(self._body, []) if self.relay is None else self.relay.rest()
-
-    def last_words(self) -> P:
-        """Return the text that may be seen and waited only because it came in one piece with what may not."""
-        return self.relay.last_words() if self.relay is not None and self._outlet.shown else self._outlet.nothing
+        return outlet.forward(self._body, []) if relay is None else relay.rest()
 
     def anew(self, reply: Reply) -> Reply:
         """Return a reply that does not go out as it came, without empty text."""

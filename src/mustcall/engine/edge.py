@@ -40,7 +40,7 @@ class Edge:
                 return await self._stream()
             reply = await turn.reply()
             if turn.raw is not None:
-                noted = turn.record.adaptations
+                noted = turn.context.record.adaptations
                 return WholeReply(status=200, body=turn.raw, upstream_headers=turn.headers, adaptations=noted)
             return self._answer(200, await heavily(self._encoded, reply) if turn.heavy else self._encoded(reply))
         except UpstreamRefused as refused:
@@ -75,8 +75,8 @@ class Edge:
             stamp = inbound.stamp(self._created)
             body = codec_for(inbound.wire).encode_reply(reply, self._request, stamp, turn.context.log)
             if self._metadata:
-                turn.record.adaptations = turn.adaptations
-                body["mustcall"] = turn.record.summary()
+                turn.context.record.adaptations = turn.context.adaptations
+                body["mustcall"] = turn.context.record.summary()
             return write_body(body)
         except RecursionError:
             raise turn.failed(UpstreamGarbage("the upstream's reply is nested too deeply")) from None
@@ -85,12 +85,12 @@ class Edge:
 
     def _answer(self, status: int, body: bytes) -> WholeReply:
         turn = self._turn
-        return WholeReply(status=status, body=body, upstream_headers=turn.headers, adaptations=turn.adaptations)
+        return WholeReply(status=status, body=body, upstream_headers=turn.headers, adaptations=turn.context.adaptations)
 
     def _streamed(self, first: bytes, chunks: AsyncGenerator[bytes]) -> StreamedReply:
         turn = self._turn
         return StreamedReply(
-            status=200, first=first, chunks=chunks, upstream_headers=turn.headers, adaptations=turn.adaptations
+            status=200, first=first, chunks=chunks, upstream_headers=turn.headers, adaptations=turn.context.adaptations
         )
 
 

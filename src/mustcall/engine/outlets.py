@@ -11,7 +11,7 @@ from mustcall.core.errors import ErrorInfo, MustcallError
 from mustcall.core.events import Event
 from mustcall.policy.reply.gate import Released
 
-__all__ = ["Heard", "Outlet", "P", "Whole"]
+__all__ = ["WHOLE", "Heard", "Outlet", "P"]
 
 P = TypeVar("P", bytes, "tuple[Event, ...]")
 
@@ -108,16 +108,17 @@ class Heard:
         raise error
 
 
-class Whole:
-    """Lets nothing out but the bytes of a reply that is accepted as it came: for a reader of the whole reply."""
+class _Whole:
+    """Lets nothing out but the bytes of a reply that is accepted as it came: for a reader of the whole reply.
+
+    It keeps nothing, so that one serves every turn.
+    """
 
     nothing = b""
     waits = True
     begun = False
     written = False
-
-    def __init__(self) -> None:
-        self.shown = Released()
+    shown = Released()
 
     def named_by(self, names: Callable[[], Sequence[str]]) -> None:
         """Take nothing: there are no items to go on from."""
@@ -149,3 +150,6 @@ class Whole:
     def fail(self, error: MustcallError) -> bytes:
         """Raise the error."""
         raise error
+
+
+WHOLE = _Whole()

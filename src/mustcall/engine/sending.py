@@ -4,8 +4,6 @@ It judges nothing: what an answer means is the turn's. All calls of a turn are c
 (rule 96), and none begins with too little time left (rule 97).
 """
 
-from collections.abc import Mapping
-
 from mustcall.core.adaptation import AdaptationKind
 from mustcall.core.errors import ErrorInfo, MustcallError
 from mustcall.core.verdict import Verdict
@@ -28,7 +26,7 @@ _NO_TIME = "the time for this request ran out before an attempt could be made"
 class Sending:
     """The exchanges of one turn."""
 
-    __slots__ = ("_context", "_counting", "_outgoing", "_teaching", "_tries", "headers")
+    __slots__ = ("_context", "_counting", "_outgoing", "_teaching", "_tries", "limit")
 
     def __init__(self, context: TurnContext, teaching: Teaching) -> None:
         self._context = context
@@ -36,13 +34,8 @@ class Sending:
         self._outgoing = Outgoing(context)
         counting = self._counting = Counting(context)
         self._tries = Tries(counting.may, counting.note, context.services.controls.limits.least_seconds)
-        #: The headers of the upstream's last answer.
-        self.headers: Mapping[str, str] = {}
-
-    @property
-    def limit(self) -> int | None:
-        """The cap on the reply's tokens that was sent."""
-        return self._outgoing.limit
+        #: The cap on the reply's tokens that was sent last.
+        self.limit: int | None = None
 
     async def send(self) -> Answer:
         """Send the next attempt's request, and note the attempt."""
@@ -56,6 +49,7 @@ class Sending:
         write = self._outgoing.body
         written = Aside.ASIDE if len(context.inbound.body) > LARGE * 4 else here(write) if course.bends else write()
         body = await heavily(write) if written is Aside.ASIDE else written
+        self.limit = self._outgoing.limit
         record = AttemptRecord(rung=course.rung, body=body, started=clock.monotonic())
         attempts.append(record)
         call = self._outgoing.call(body, len(attempts))
@@ -78,7 +72,6 @@ class Sending:
             record.sends = 1 + len(record.retries)
             record.seconds = clock.monotonic() - record.started
         record.first_byte = record.seconds
-        self.headers = answer.reply.headers
         return answer
 
     async def again_after(self, error: ErrorInfo, *, shown: bool) -> bool:

@@ -1,10 +1,11 @@
 """What one turn is about, in one value: the caller's request, where it goes, and what turns of a process share."""
 
+from itertools import chain
 from typing import Protocol
 
 import msgspec
 
-from mustcall.core.adaptation import AdaptationLog
+from mustcall.core.adaptation import Adaptation, AdaptationLog
 from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
@@ -20,6 +21,7 @@ from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
+from mustcall.wire.binding import Binding
 from mustcall.wire.codec import Codec, Provenance
 
 __all__ = ["CallTally", "TurnContext", "TurnServices"]
@@ -59,8 +61,11 @@ class TurnContext(msgspec.Struct, frozen=True, kw_only=True):
     request: Request
     course: TurnState
     endpoint: Endpoint
-    #: The upstream's codec.
+    #: The upstream's codec, and the kinds its wire carries tools in.
     theirs: Codec
+    binding: Binding
+    #: Whether caller and upstream speak the same wire.
+    same_wire: bool
     progress: TurnProgress
     record: TurnRecord
     deadline: float
@@ -68,16 +73,6 @@ class TurnContext(msgspec.Struct, frozen=True, kw_only=True):
     takes_bytes: bool = False
     #: What attempts and the edge changed.
     log: AdaptationLog = msgspec.field(default_factory=AdaptationLog)
-
-    @property
-    def same_wire(self) -> bool:
-        """Whether caller and upstream speak the same wire."""
-        return self.inbound.wire is self.endpoint.wire
-
-    @property
-    def shared_wire(self) -> Wire | None:
-        """The wire of both sides, if it is one."""
-        return self.inbound.wire if self.inbound.wire is self.endpoint.wire else None
 
     @property
     def token(self) -> str:
@@ -95,3 +90,10 @@ class TurnContext(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the upstream's bytes may go out: Responses repeats its request, which must be the caller's own."""
         own = self.inbound.wire is not Wire.RESPONSES or self.course.shaped().request is self.request
         return self.takes_bytes and own and self.same_wire and len(self.record.attempts) == 1
+
+    @property
+    def adaptations(self) -> tuple[Adaptation, ...]:
+        """What was changed so far."""
+        course = self.course
+        lists = (course.plan.demand.notes, course.log.entries, course.isolation.notes, self.log.entries)
+        return tuple(dict.fromkeys(chain(*lists))) if any(lists) else ()

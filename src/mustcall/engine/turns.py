@@ -38,6 +38,7 @@ from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.endpoint import Endpoint, caller_key
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
+from mustcall.wire.binding import Binding
 from mustcall.wire.opening import Opened
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sealing import holds_seal
@@ -288,6 +289,8 @@ class Turns:
             course=course,
             endpoint=endpoint,
             theirs=codec_for(endpoint.wire),
+            binding=Binding(course.names.outgoing(request), endpoint.wire),
+            same_wire=inbound.wire is endpoint.wire,
             progress=progress,
             record=record,
             deadline=deadline,
