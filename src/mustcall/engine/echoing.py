@@ -9,7 +9,8 @@ from mustcall.policy.reply.judge import Judgement
 from mustcall.policy.request.attempt_request import Shaped
 from mustcall.policy.scanning.echo_removal import EchoFreeScanner, cleared
 from mustcall.policy.scanning.echoes import Echoes, echoes_in
-from mustcall.policy.scanning.reply_scanner import ReplyScanner, is_plain
+from mustcall.policy.scanning.plain_replies import is_plain
+from mustcall.policy.scanning.reply_scanner import ReplyScanner
 from mustcall.policy.scanning.scan_targets import NOTHING, ScanFindings
 
 __all__ = ["Echoing"]
