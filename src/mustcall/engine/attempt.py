@@ -64,8 +64,8 @@ class Attempt(Generic[P]):
         self.answer = answer
         #: Whether the upstream's own bytes may go out.
         self.forwards = context.forwards
-        self._streams = answer.error_body is None and is_event_stream(answer.reply.headers)
-        if outlet.waits or answer.error_body is not None:
+        self._streams = answer.error is None and is_event_stream(answer.reply.headers)
+        if outlet.waits or answer.error is not None:
             return
         if self._streams:
             self.relay = self._flowing_relay()

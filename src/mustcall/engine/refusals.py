@@ -12,6 +12,7 @@ from mustcall.policy.failures.rejection import harvest, holds_whole_generation, 
 from mustcall.policy.reply.judge import is_blank
 from mustcall.policy.scanning.reply_scanner import ReplyScanner
 from mustcall.policy.turn.state import TurnState
+from mustcall.upstream.retry import Answer
 from mustcall.upstream.seam import UpstreamReply
 from mustcall.wire.outline import is_error_of
 
@@ -60,7 +61,7 @@ def told_of(error: MustcallError) -> MustcallError:
     return error if told is error.error else UpstreamRejected(told)
 
 
-def take_refusal(context: TurnContext, teaching: Teaching, info: ErrorInfo, status: int, body: bytes) -> None:
+def take_refusal(context: TurnContext, teaching: Teaching, info: ErrorInfo, answer: Answer) -> None:
     """Take an upstream's refusal, after which the request is sent again without what was refused.
 
     Raise `UpstreamRefused` where nothing can be done about it.
@@ -71,9 +72,9 @@ def take_refusal(context: TurnContext, teaching: Teaching, info: ErrorInfo, stat
     if again:
         return
     _check_isolation(context.course)
-    told = without_generation(info)
+    told, body = without_generation(info), answer.error_body or b""
     same = context.same_wire and told is info and is_error_of(context.inbound.wire, body)
-    raise UpstreamRefused(told, status, body if same else None)
+    raise UpstreamRefused(told, answer.reply.status, body if same else None)
 
 
 async def pass_probe(context: TurnContext, teaching: Teaching, upstream: UpstreamReply) -> None:

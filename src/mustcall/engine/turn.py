@@ -129,7 +129,7 @@ class EngineTurn:
         context, teaching, sending = self.context, self._teaching, self._sending
         while True:
             answer = await sending.send()
-            refusal, self.headers = answer.error_body, answer.reply.headers
+            refusal, self.headers = answer.error, answer.reply.headers
             if refusal is None and context.course.isolation.probing:
                 await pass_probe(context, teaching, answer.reply)
                 continue
@@ -137,12 +137,10 @@ class EngineTurn:
                 teaching.began(context.log)
             attempt = Attempt(context, answer, outlet, self._echoing, teaching)
             if refusal is not None:
-                status = answer.reply.status
-                info = context.theirs.decode_error(status, refusal)
-                context.record.attempts[-1].note_refusal(info)
-                if attempt.uncover(info):
+                context.record.attempts[-1].note_refusal(refusal)
+                if attempt.uncover(refusal):
                     return attempt
-                take_refusal(context, teaching, info, status, refusal)
+                take_refusal(context, teaching, refusal, answer)
                 continue
             if attempt.relay is not None:
                 return attempt
