@@ -10,7 +10,7 @@ import msgspec
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
 from mustcall.core.reply import Reply
 from mustcall.engine.delivery import Delivery
-from mustcall.engine.exchange import StreamedReply, WholeReply
+from mustcall.engine.exchange import StreamedReply, WholeReply, no_more
 from mustcall.engine.off_loop import heavily
 from mustcall.engine.records import TurnProgress
 from mustcall.engine.refusals import UpstreamRefused
@@ -64,7 +64,7 @@ class Edge:
             return self._answer(refused.status, refused.body)
         delivery = self._delivery()
         if self._inbound.stream and delivery.tells(told):
-            return self._streamed(delivery.fail(UpstreamRejected(told)), _nothing())
+            return self._streamed(delivery.fail(UpstreamRejected(told)), no_more())
         body = msgspec.json.encode(codec_for(self._inbound.wire).encode_error(told, self._inbound.request_id))
         return self._answer(refused.status, body)
 
@@ -92,9 +92,3 @@ class Edge:
         return StreamedReply(
             status=200, first=first, chunks=chunks, upstream_headers=turn.headers, adaptations=turn.context.adaptations
         )
-
-
-async def _nothing() -> AsyncGenerator[bytes]:
-    """Yield nothing: the whole stream is its first bytes."""
-    return
-    yield b""

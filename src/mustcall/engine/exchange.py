@@ -39,7 +39,7 @@ from mustcall.wire.outline import is_error_body, is_reply, not_a_reply, rename_m
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import Silence, SseDecoder, SseFramer
 
-__all__ = ["Inbound", "StreamedReply", "WholeReply", "drain", "exchange", "is_event_stream"]
+__all__ = ["Inbound", "StreamedReply", "WholeReply", "drain", "exchange", "is_event_stream", "no_more"]
 
 #: How long a finished stream is waited for to be closed by its upstream; then it is cut off.
 _DRAIN_SECONDS = 0.2
@@ -175,7 +175,7 @@ class _Passing:
             return self._whole(status, body, headers)
         if self._inbound.stream and info.code in self._codec.streamed_errors:
             encoder = self._codec.stream_encoder(self._request, self._stamp, self._log)
-            return self._stream(_nothing(), encoder.feed(Failed(info)), headers)
+            return self._stream(no_more(), encoder.feed(Failed(info)), headers)
         return self._whole(
             status, msgspec.json.encode(self._codec.encode_error(info, self._inbound.request_id)), headers
         )
@@ -331,7 +331,7 @@ def is_event_stream(headers: Mapping[str, str]) -> bool:
     return kind.partition(";")[0].strip().lower() == "text/event-stream"
 
 
-async def _nothing() -> AsyncGenerator[bytes]:
+async def no_more() -> AsyncGenerator[bytes]:
     """Yield nothing: the whole stream is its first bytes."""
     return
     yield b""

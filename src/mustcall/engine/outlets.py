@@ -64,19 +64,29 @@ class Outlet(Protocol[P]):
         ...
 
 
-class Heard:
-    """Hands events on as they are: for a reader in the same process. An error is raised, whatever went out."""
+class _InProcess:
+    """A reader in the same process: every error is raised, whatever went out, and no ids are needed."""
+
+    begun = False
+
+    def named_by(self, names: Callable[[], Sequence[str]]) -> None:
+        """Take nothing: no bytes go out that others could follow."""
+
+    def tells(self, error: ErrorInfo) -> bool:
+        """Tell that every error is raised."""
+        del error
+        return False
+
+
+class Heard(_InProcess):
+    """Hands events on as they are: for a reader in the same process."""
 
     nothing: tuple[Event, ...] = ()
     waits = False
-    begun = False
     written = True
 
     def __init__(self) -> None:
         self.shown = Released()
-
-    def named_by(self, names: Callable[[], Sequence[str]]) -> None:
-        """Take nothing: no bytes go out."""
 
     def forward(self, block: bytes, events: list[Event]) -> tuple[Event, ...]:
         """Return the events."""
@@ -98,17 +108,12 @@ class Heard:
         """Return all of them, in order."""
         return tuple(event for piece in pieces for event in piece)
 
-    def tells(self, error: ErrorInfo) -> bool:
-        """Tell that every error is raised."""
-        del error
-        return False
-
     def fail(self, error: MustcallError) -> tuple[Event, ...]:
         """Raise the error."""
         raise error
 
 
-class _Whole:
+class _Whole(_InProcess):
     """Lets nothing out but the bytes of a reply that is accepted as it came: for a reader of the whole reply.
 
     It keeps nothing, so that one serves every turn.
@@ -116,12 +121,8 @@ class _Whole:
 
     nothing = b""
     waits = True
-    begun = False
     written = False
     shown = Released()
-
-    def named_by(self, names: Callable[[], Sequence[str]]) -> None:
-        """Take nothing: there are no items to go on from."""
 
     def forward(self, block: bytes, events: list[Event]) -> bytes:
         """Return the reply's own bytes."""
@@ -141,11 +142,6 @@ class _Whole:
     def joined(self, pieces: Sequence[bytes]) -> bytes:
         """Return what went out together."""
         return b"".join(pieces)
-
-    def tells(self, error: ErrorInfo) -> bool:
-        """Tell that every error is raised."""
-        del error
-        return False
 
     def fail(self, error: MustcallError) -> bytes:
         """Raise the error."""
