@@ -167,7 +167,7 @@ def _note_turns() -> None:
     @wraps(begin)
     def beginning(self: EngineTurn, *args: Any, **named: Any) -> None:
         begin(self, *args, **named)
-        _count_turn(self._setting.transport, self._endpoint.base_url)  # pyright: ignore[reportPrivateUsage]
+        _count_turn(self.context.services.transport, self.context.endpoint.base_url)
 
     @wraps(send)
     async def forwarding(transport: Any, call: UpstreamCall, *args: Any, **named: Any) -> Any:

@@ -22,6 +22,7 @@ class Delivery:
     """One stream to one caller."""
 
     nothing = b""
+    waits = False
 
     __slots__ = ("_codec", "_encoder", "_kept", "_last", "_log", "_names", "_request", "_split", "_stamp", "shown")
 

@@ -5,15 +5,14 @@ import msgspec
 from mustcall.core.adaptation import Adaptation, AdaptationKind
 from mustcall.core.parts import ToolCall
 from mustcall.core.reply import Reply
-from mustcall.core.request import Request
-from mustcall.policy.facts.wording import Wording
+from mustcall.engine.turn_context import TurnContext
 from mustcall.policy.reply.judge import Judgement
 from mustcall.policy.request.attempt_request import Shaped
 from mustcall.policy.scanning.echo_removal import EchoFreeScanner, cleared
 from mustcall.policy.scanning.echoes import Echoes, echoes_in
-from mustcall.policy.scanning.reply_scanner import ReplyScanner, is_plain
+from mustcall.policy.scanning.plain_replies import is_plain
+from mustcall.policy.scanning.reply_scanner import ReplyScanner
 from mustcall.policy.scanning.scan_targets import NOTHING, ScanFindings
-from mustcall.policy.turn.state import TurnState
 
 __all__ = ["Echoing"]
 
@@ -21,14 +20,14 @@ _ERASED = Adaptation(AdaptationKind.MARKUP_STRIPPED, "text", "what the layer its
 
 
 class Echoing:
-    """Keeps what is ours out of a turn's replies. `body` are the bytes of the caller's `request`."""
+    """Keeps what is ours out of a turn's replies."""
 
     __slots__ = ("_carried", "_course", "_erased", "_request", "_wording")
 
-    def __init__(self, request: Request, course: TurnState, wording: Wording) -> None:
-        self._request = request
-        self._course = course
-        self._wording = wording
+    def __init__(self, context: TurnContext) -> None:
+        self._request = context.request
+        self._course = context.course
+        self._wording = context.services.wording
         self._carried: tuple[Shaped, Echoes] | None = None
         self._erased = False
 

@@ -10,7 +10,7 @@ import msgspec
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
 from mustcall.core.reply import Reply
 from mustcall.engine.delivery import Delivery
-from mustcall.engine.exchange import StreamedReply, WholeReply
+from mustcall.engine.exchange import StreamedReply, WholeReply, no_more
 from mustcall.engine.off_loop import heavily
 from mustcall.engine.records import TurnProgress
 from mustcall.engine.refusals import UpstreamRefused
@@ -26,8 +26,8 @@ class Edge:
 
     def __init__(self, turn: EngineTurn, progress: TurnProgress, *, created: int, metadata: bool) -> None:
         self._turn = turn
-        self._inbound = turn.inbound
-        self._request = turn.request
+        self._inbound = turn.context.inbound
+        self._request = turn.context.request
         self._progress = progress
         self._metadata = metadata
         self._created = created
@@ -40,7 +40,7 @@ class Edge:
                 return await self._stream()
             reply = await turn.reply()
             if turn.raw is not None:
-                noted = turn.record.adaptations
+                noted = turn.context.record.adaptations
                 return WholeReply(status=200, body=turn.raw, upstream_headers=turn.headers, adaptations=noted)
             return self._answer(200, await heavily(self._encoded, reply) if turn.heavy else self._encoded(reply))
         except UpstreamRefused as refused:
@@ -52,9 +52,10 @@ class Edge:
         return self._streamed(await self._turn.first(chunks), chunks)
 
     def _delivery(self) -> Delivery:
-        kept = self._turn.is_stateful and not self._inbound.stored
+        context = self._turn.context
+        kept = context.course.stored and not self._inbound.stored
         stamp = self._inbound.stamp(self._created)
-        return Delivery(codec_for(self._inbound.wire), self._request, stamp, self._turn.log, kept=kept)
+        return Delivery(codec_for(self._inbound.wire), self._request, stamp, context.log, kept=kept)
 
     def _refusal(self, refused: UpstreamRefused) -> WholeReply | StreamedReply:
         """Return an upstream's error status: as it is where it may go out so, in the caller's shape otherwise."""
@@ -63,7 +64,7 @@ class Edge:
             return self._answer(refused.status, refused.body)
         delivery = self._delivery()
         if self._inbound.stream and delivery.tells(told):
-            return self._streamed(delivery.fail(UpstreamRejected(told)), _nothing())
+            return self._streamed(delivery.fail(UpstreamRejected(told)), no_more())
         body = msgspec.json.encode(codec_for(self._inbound.wire).encode_error(told, self._inbound.request_id))
         return self._answer(refused.status, body)
 
@@ -72,10 +73,10 @@ class Edge:
         turn, inbound = self._turn, self._inbound
         try:
             stamp = inbound.stamp(self._created)
-            body = codec_for(inbound.wire).encode_reply(reply, self._request, stamp, turn.log)
+            body = codec_for(inbound.wire).encode_reply(reply, self._request, stamp, turn.context.log)
             if self._metadata:
-                turn.record.adaptations = turn.adaptations
-                body["mustcall"] = turn.record.summary()
+                turn.context.record.adaptations = turn.context.adaptations
+                body["mustcall"] = turn.context.record.summary()
             return write_body(body)
         except RecursionError:
             raise turn.failed(UpstreamGarbage("the upstream's reply is nested too deeply")) from None
@@ -84,16 +85,10 @@ class Edge:
 
     def _answer(self, status: int, body: bytes) -> WholeReply:
         turn = self._turn
-        return WholeReply(status=status, body=body, upstream_headers=turn.headers, adaptations=turn.adaptations)
+        return WholeReply(status=status, body=body, upstream_headers=turn.headers, adaptations=turn.context.adaptations)
 
     def _streamed(self, first: bytes, chunks: AsyncGenerator[bytes]) -> StreamedReply:
         turn = self._turn
         return StreamedReply(
-            status=200, first=first, chunks=chunks, upstream_headers=turn.headers, adaptations=turn.adaptations
+            status=200, first=first, chunks=chunks, upstream_headers=turn.headers, adaptations=turn.context.adaptations
         )
-
-
-async def _nothing() -> AsyncGenerator[bytes]:
-    """Yield nothing: the whole stream is its first bytes."""
-    return
-    yield b""

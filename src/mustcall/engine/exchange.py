@@ -14,6 +14,7 @@ import msgspec
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.assembler import Assembler
 from mustcall.core.errors import (
+    ErrorInfo,
     MustcallError,
     UpstreamGarbage,
     UpstreamRejected,
@@ -38,7 +39,7 @@ from mustcall.wire.outline import is_error_body, is_reply, not_a_reply, rename_m
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import Silence, SseDecoder, SseFramer
 
-__all__ = ["Inbound", "StreamedReply", "WholeReply", "drain", "exchange", "is_event_stream"]
+__all__ = ["Inbound", "StreamedReply", "WholeReply", "drain", "exchange", "is_event_stream", "no_more"]
 
 #: How long a finished stream is waited for to be closed by its upstream; then it is cut off.
 _DRAIN_SECONDS = 0.2
@@ -126,8 +127,8 @@ async def exchange(
         inbound, log, int(clock.now()), issuer=endpoint.issuer(model or ""), limits=limits, record=record
     )
     try:
-        if answer.error_body is not None:
-            return passing.error(answer, answer.error_body)
+        if answer.error is not None:
+            return passing.error(answer, answer.error)
         async with asyncio.timeout(max(0.0, deadline - clock.monotonic())):
             if inbound.stream:
                 return await passing.stream(answer.reply)
@@ -166,16 +167,15 @@ class _Passing:
         """The caller's request, decoded only if the way back needs it."""
         return self._codec.decode_request(self._inbound.body)
 
-    def error(self, answer: Answer, body: bytes) -> WholeReply | StreamedReply:
+    def error(self, answer: Answer, info: ErrorInfo) -> WholeReply | StreamedReply:
         """Return an upstream's error status: as it is, or in the wire's shape if it is not."""
-        status, headers = answer.reply.status, answer.reply.headers
+        status, headers, body = answer.reply.status, answer.reply.headers, answer.error_body or b""
         self._note(UpstreamRejected)
         if is_error_body(body):
             return self._whole(status, body, headers)
-        info = self._codec.decode_error(status, body)
         if self._inbound.stream and info.code in self._codec.streamed_errors:
             encoder = self._codec.stream_encoder(self._request, self._stamp, self._log)
-            return self._stream(_nothing(), encoder.feed(Failed(info)), headers)
+            return self._stream(no_more(), encoder.feed(Failed(info)), headers)
         return self._whole(
             status, msgspec.json.encode(self._codec.encode_error(info, self._inbound.request_id)), headers
         )
@@ -331,7 +331,7 @@ def is_event_stream(headers: Mapping[str, str]) -> bool:
     return kind.partition(";")[0].strip().lower() == "text/event-stream"
 
 
-async def _nothing() -> AsyncGenerator[bytes]:
+async def no_more() -> AsyncGenerator[bytes]:
     """Yield nothing: the whole stream is its first bytes."""
     return
     yield b""

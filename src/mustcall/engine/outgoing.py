@@ -5,17 +5,15 @@ from collections.abc import Mapping
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import InvalidRequest
 from mustcall.core.request import Request
-from mustcall.engine.exchange import Inbound
+from mustcall.engine.turn_context import TurnContext
 from mustcall.policy.facts.profile import Forcing, Protocol
 from mustcall.policy.request.attempt_request import Shaped
-from mustcall.policy.turn.state import TurnState
-from mustcall.upstream.endpoint import Endpoint, request_headers
+from mustcall.upstream.endpoint import request_headers
 from mustcall.upstream.seam import UpstreamCall
 from mustcall.wire.codec import Target
 from mustcall.wire.encode_cache import write_body
 from mustcall.wire.offer import offer_for
 from mustcall.wire.outline import rename_model
-from mustcall.wire.registry import codec_for
 
 __all__ = ["Outgoing"]
 
@@ -24,26 +22,17 @@ _LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 
 
 class Outgoing:
-    """Writes one turn's requests. `model` is the name to send if it is another one than the caller's."""
+    """Writes one turn's requests."""
 
-    def __init__(
-        self,
-        inbound: Inbound,
-        request: Request,
-        course: TurnState,
-        endpoint: Endpoint,
-        *,
-        model: str | None,
-        log: AdaptationLog,
-    ) -> None:
-        self._inbound = inbound
-        self._request = request
-        self._course = course
-        self._endpoint = endpoint
-        self._model = model
-        self._log = log
-        self._theirs = codec_for(endpoint.wire)
-        self._same_wire = inbound.wire is endpoint.wire
+    def __init__(self, context: TurnContext) -> None:
+        self._inbound = context.inbound
+        self._request = context.request
+        self._course = context.course
+        self._endpoint = context.endpoint
+        self._model = context.model
+        self._log = context.log
+        self._theirs = context.theirs
+        self._same_wire = context.same_wire
         self._written: tuple[Shaped, bytes] | None = None
         #: The cap on the reply's tokens that was sent.
         self.limit: int | None = None

@@ -11,7 +11,7 @@ from mustcall.core.errors import ErrorInfo, MustcallError
 from mustcall.core.events import Event
 from mustcall.policy.reply.gate import Released
 
-__all__ = ["Heard", "Outlet", "P"]
+__all__ = ["WHOLE", "Heard", "Outlet", "P"]
 
 P = TypeVar("P", bytes, "tuple[Event, ...]")
 
@@ -21,6 +21,8 @@ class Outlet(Protocol[P]):
 
     #: What is returned where nothing goes out.
     nothing: P
+    #: Whether its reader takes the accepted reply as a whole, so that nothing goes out before.
+    waits: bool
     shown: Released
 
     @property
@@ -66,18 +68,32 @@ class Outlet(Protocol[P]):
         ...
 
 
-class Heard:
-    """Hands events on as they are: for a reader in the same process. An error is raised, whatever went out."""
+class _InProcess:
+    """A reader in the same process: every error is raised, whatever went out, and no ids are needed."""
+
+    begun = False
+
+    def named_by(self, names: Callable[[], Sequence[str]]) -> None:
+        """Take nothing: no bytes go out that others could follow."""
+
+    def tells(self, error: ErrorInfo) -> bool:
+        """Tell that every error is raised."""
+        del error
+        return False
+
+    async def ready(self) -> None:
+        """Prepare nothing: an error is raised."""
+
+
+class Heard(_InProcess):
+    """Hands events on as they are: for a reader in the same process."""
 
     nothing: tuple[Event, ...] = ()
-    begun = False
+    waits = False
     written = True
 
     def __init__(self) -> None:
         self.shown = Released()
-
-    def named_by(self, names: Callable[[], Sequence[str]]) -> None:
-        """Take nothing: no bytes go out."""
 
     def forward(self, block: bytes, events: list[Event]) -> tuple[Event, ...]:
         """Return the events."""
@@ -99,14 +115,44 @@ class Heard:
         """Return all of them, in order."""
         return tuple(event for piece in pieces for event in piece)
 
-    def tells(self, error: ErrorInfo) -> bool:
-        """Tell that every error is raised."""
-        del error
-        return False
-
-    async def ready(self) -> None:
-        """Prepare nothing: an error is raised."""
-
     def fail(self, error: MustcallError) -> tuple[Event, ...]:
         """Raise the error."""
         raise error
+
+
+class _Whole(_InProcess):
+    """Lets nothing out but the bytes of a reply that is accepted as it came: for a reader of the whole reply.
+
+    It keeps nothing, so that one serves every turn.
+    """
+
+    nothing = b""
+    waits = True
+    written = False
+    shown = Released()
+
+    def forward(self, block: bytes, events: list[Event]) -> bytes:
+        """Return the reply's own bytes."""
+        del events
+        return block
+
+    def forward_one(self, block: bytes, event: Event) -> bytes:
+        """Return the reply's own bytes."""
+        del event
+        return block
+
+    def write(self, events: Iterable[Event]) -> bytes:
+        """Let nothing out: the reader takes the reply."""
+        del events
+        return b""
+
+    def joined(self, pieces: Sequence[bytes]) -> bytes:
+        """Return what went out together."""
+        return b"".join(pieces)
+
+    def fail(self, error: MustcallError) -> bytes:
+        """Raise the error."""
+        raise error
+
+
+WHOLE = _Whole()

@@ -6,15 +6,17 @@ It judges nothing and sends nothing: whether a refusal is worth another attempt 
 from mustcall.core.errors import ErrorInfo, ForcedToolRefused, MustcallError, UpstreamRejected
 from mustcall.core.parts import Text
 from mustcall.core.reply import FinishReason, Reply
-from mustcall.engine.turn_context import CallTally
+from mustcall.engine.teaching import Teaching
+from mustcall.engine.turn_context import TurnContext
 from mustcall.policy.failures.rejection import harvest, holds_whole_generation, without_generation
 from mustcall.policy.reply.judge import is_blank
 from mustcall.policy.scanning.reply_scanner import ReplyScanner
 from mustcall.policy.turn.state import TurnState
+from mustcall.upstream.retry import Answer
 from mustcall.upstream.seam import UpstreamReply
-from mustcall.wire.codec import Codec, Provenance
+from mustcall.wire.outline import is_error_of
 
-__all__ = ["UpstreamRefused", "check_isolation", "harvested", "read_probe", "told_of"]
+__all__ = ["UpstreamRefused", "harvested", "pass_probe", "take_refusal", "told_of"]
 
 
 class UpstreamRefused(Exception):
@@ -59,7 +61,33 @@ def told_of(error: MustcallError) -> MustcallError:
     return error if told is error.error else UpstreamRejected(told)
 
 
-def check_isolation(course: TurnState, *, passed: bool = False) -> None:
+def take_refusal(context: TurnContext, teaching: Teaching, info: ErrorInfo, answer: Answer) -> None:
+    """Take an upstream's refusal, after which the request is sent again without what was refused.
+
+    Raise `UpstreamRefused` where nothing can be done about it.
+    """
+    again, lesson = context.course.refused(info)
+    if lesson is not None:
+        teaching.suppose(lesson)
+    if again:
+        return
+    _check_isolation(context.course)
+    told, body = without_generation(info), answer.error_body or b""
+    same = context.same_wire and told is info and is_error_of(context.inbound.wire, body)
+    raise UpstreamRefused(told, answer.reply.status, body if same else None)
+
+
+async def pass_probe(context: TurnContext, teaching: Teaching, upstream: UpstreamReply) -> None:
+    """Take the answer of a probe for a refused tool (rule 130), which nobody else sees; only what it cost is kept."""
+    reply = await _read_probe(upstream, context)
+    context.record.attempts[-1].note_probe(reply)
+    lesson = context.course.passed_probe()
+    if lesson is not None:
+        teaching.suppose(lesson)
+    _check_isolation(context.course, passed=True)
+
+
+def _check_isolation(course: TurnState, *, passed: bool = False) -> None:
     """Raise where the search for a refused tool cannot go on: it is one that is demanded, or no call is left.
 
     `passed` says that a probe was taken, so that another attempt has to follow.
@@ -74,16 +102,14 @@ def check_isolation(course: TurnState, *, passed: bool = False) -> None:
         raise UpstreamRejected(isolation.error)
 
 
-async def read_probe(
-    upstream: UpstreamReply, codec: Codec, provenance: Provenance, tally: CallTally | None
-) -> Reply | None:
+async def _read_probe(upstream: UpstreamReply, context: TurnContext) -> Reply | None:
     """Return the reply to a probe, for what it cost; None if it cannot be read: that it was taken is enough."""
     try:
-        reply = codec.decode_reply(await upstream.read(), provenance)
+        reply = context.theirs.decode_reply(await upstream.read(), context.provenance)
     except MustcallError:
         return None
     finally:
         await upstream.close()
-    if tally is not None:
-        tally.heard(reply)
+    if context.services.tally is not None:
+        context.services.tally.heard(reply)
     return reply

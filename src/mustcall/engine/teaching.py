@@ -13,11 +13,10 @@ from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import ModelError, MustcallError, UpstreamTimeout
 from mustcall.core.reply import Reply
 from mustcall.core.verdict import Verdict
-from mustcall.engine.exchange import Inbound
 from mustcall.engine.turn_context import TurnContext
 from mustcall.policy.failures.evidence import is_quoted
 from mustcall.policy.reply.judge import Judgement
-from mustcall.policy.turn.state import Lesson, TurnState
+from mustcall.policy.turn.state import Lesson
 from mustcall.profiles.learnt import SCHEMA, TOOL
 from mustcall.profiles.tallies import ARGUMENTS, MISSES, subjects
 from mustcall.telemetry.events import FactLearnt
@@ -46,14 +45,15 @@ class Teaching:
         "answering",
     )
 
-    def __init__(self, setting: TurnContext, course: TurnState, endpoint: str, model: str, *, inbound: Inbound) -> None:
-        self._learnt = setting.learnt
-        self._clock = setting.clock
-        self._events = setting.events
-        self._course = course
-        self._endpoint = endpoint
-        self._model = model
-        self._inbound = inbound
+    def __init__(self, context: TurnContext) -> None:
+        services = context.services
+        self._learnt = services.learnt
+        self._clock = services.clock
+        self._events = services.events
+        self._course = context.course
+        self._endpoint = context.endpoint.name
+        self._model = context.model or context.request.model
+        self._inbound = context.inbound
         self._late = False
         self._noted = False
         #: What refusals seem to say, as long as no mended request was answered.

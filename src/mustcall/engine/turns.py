@@ -22,7 +22,7 @@ from mustcall.engine.records import TurnProgress, TurnRecord
 from mustcall.engine.spending.budget_account import Budget, BudgetAccount, Metering
 from mustcall.engine.spending.metered import Metered
 from mustcall.engine.turn import EngineTurn
-from mustcall.engine.turn_context import TurnContext
+from mustcall.engine.turn_context import TurnContext, TurnServices
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Profile, Protocol
 from mustcall.policy.facts.wording import Wording
@@ -40,6 +40,7 @@ from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.endpoint import Endpoint, caller_key
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
+from mustcall.wire.binding import Binding
 from mustcall.wire.opening import Opened
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sealing import holds_seal
@@ -160,13 +161,13 @@ class Turns:
         #: What the operator and probes say, joined once for each change.
         self._said = (self.measured.overrides, (*self.measured.overrides, *self.house.overrides))
         self.issued = IssuedStates()
-        self._last = TurnContext(transport=transport, clock=clock, learnt=self.learnt)
+        self._last = TurnServices(transport=transport, clock=clock, learnt=self.learnt)
 
     def over(self, transport: Transport) -> "Turns":
         """Return these turns over another transport; what they learn stays shared."""
         other = copy(self)
         other._transport = transport  # noqa: SLF001  a copy of itself
-        other._last = TurnContext(transport=transport, clock=self._clock, learnt=self.learnt)  # noqa: SLF001  as above
+        other._last = TurnServices(transport=transport, clock=self._clock, learnt=self.learnt)  # noqa: SLF001  as above
         return other
 
     def known(self, endpoint: Endpoint, model: str) -> Resolved:
@@ -280,27 +281,33 @@ class Turns:
         asked_for = (inbound, endpoint, known, endpoint.issuer(sent), controls)
         begun = here(self._begun, *asked_for) if _unread(inbound) <= LARGE * 4 else Aside.ASIDE
         request, course = await heavily(self._begun_aside, *asked_for) if begun is Aside.ASIDE else begun
-        turn = EngineTurn(
-            inbound,
-            request,
-            course,
-            endpoint,
-            model=model,
-            setting=self._setting(controls, metered),
+        record = progress.record = TurnRecord(
+            protocol=str(course.plan.protocol), attempts=[], model=sent, place=endpoint.base_url, wire=endpoint.wire
+        )
+        context = TurnContext(
+            services=self._services(controls, metered),
+            inbound=inbound,
+            request=request,
+            course=course,
+            endpoint=endpoint,
+            theirs=codec_for(endpoint.wire),
+            binding=Binding(course.names.outgoing(request), endpoint.wire),
+            same_wire=inbound.wire is endpoint.wire,
             progress=progress,
+            record=record,
             deadline=deadline,
+            model=model,
             takes_bytes=takes_bytes,
         )
         if inbound.noted:
-            turn.log.extend(inbound.noted)
-        turn.record.model, turn.record.place, turn.record.wire = sent, endpoint.base_url, endpoint.wire
-        return turn
+            context.log.extend(inbound.noted)
+        return EngineTurn(context)
 
-    def _setting(self, controls: Controls, metered: Metered | None) -> TurnContext:
-        """Return the surroundings of a turn; the last ones, where they are the same."""
+    def _services(self, controls: Controls, metered: Metered | None) -> TurnServices:
+        """Return what a turn shares with others; the last ones, where they are the same."""
         if metered is None and self._last.controls is controls:
             return self._last
-        setting = TurnContext(
+        services = TurnServices(
             transport=self._transport if metered is None else metered,
             clock=self._clock,
             learnt=self.learnt,
@@ -312,8 +319,8 @@ class Turns:
             events=self.events,
         )
         if metered is None:
-            self._last = setting
-        return setting
+            self._last = services
+        return services
 
     def _begun(
         self, inbound: Inbound, endpoint: Endpoint, profile: Profile, issuer: str, controls: Controls

@@ -14,6 +14,7 @@ from mustcall.gateway.passing import passed
 from mustcall.wire.codec import Codec
 
 __all__ = [
+    "JSON",
     "Header",
     "Receive",
     "Scope",
@@ -29,6 +30,9 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Header = tuple[bytes, bytes]
+
+#: The type of an answer in one piece.
+JSON = b"application/json"
 
 _MAX_HEADER = 1024
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from copy import copy
 from functools import partial
 from threading import Lock
-from typing import Any
 
 import msgspec
 
@@ -24,6 +23,7 @@ from mustcall.gateway.config.budget_settings import session_of
 from mustcall.gateway.config.settings import Settings
 from mustcall.gateway.connections.admission import check_elements
 from mustcall.gateway.connections.repeated_failures import Failures, RequestIdentity
+from mustcall.gateway.model_lists import list_models
 from mustcall.gateway.request_controls import take_controls
 from mustcall.gateway.state.conversation_state import Memory, tenant_of, without_threads
 from mustcall.gateway.state.response_owners import Holders
@@ -306,18 +306,17 @@ class Service:
             deadline=self.clock.monotonic() + self._settings.server.request_timeout,
             log=AdaptationLog(),
         )
-        reply, counted = answer.reply, answer.error_body
-        if counted is None:
+        reply, error, counted = answer.reply, answer.error, answer.error_body or b""
+        if error is None:
             try:
                 counted = await reply.read()
             finally:
                 await reply.close()
             decode_count(counted)  # raises for anything else
-        elif reply.status in _NO_SUCH_ROUTE and not _names_model(codec.decode_error(reply.status, counted)):
+        elif reply.status in _NO_SUCH_ROUTE and not _names_model(error):
             return _estimated_count(body)
         elif not is_error_body(counted):
-            info = codec.decode_error(reply.status, counted)
-            counted = msgspec.json.encode(codec.encode_error(info, f"req_{token}"))
+            counted = msgspec.json.encode(codec.encode_error(error, f"req_{token}"))
         return WholeReply(status=reply.status, body=counted, upstream_headers=reply.headers)
 
     async def stored(
@@ -362,7 +361,7 @@ class Service:
                     names.setdefault(name, endpoint.name)
         anthropic = "anthropic-version" in headers
         wire = Wire.MESSAGES if anthropic else Wire.CHAT
-        shaped = _anthropic_list(names) if anthropic else _openai_list(names)
+        shaped = list_models(names, wire)
         for entry in shaped["data"]:
             entry["mustcall"] = self._described(entry["id"], wire)
         return msgspec.json.encode(shaped)
@@ -452,21 +451,3 @@ def _names_model(error: ErrorInfo) -> bool:
 
 def _is_pattern(model: str) -> bool:
     return any(sign in model for sign in "*?[")
-
-
-def _openai_list(names: Mapping[str, str]) -> JsonObject:
-    data = [{"id": name, "object": "model", "created": 0, "owned_by": owner} for name, owner in names.items()]
-    return {"object": "list", "data": data}
-
-
-def _anthropic_list(names: Mapping[str, str]) -> JsonObject:
-    data: list[dict[str, Any]] = [
-        {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"} for name in names
-    ]
-    ids = list(names)
-    return {
-        "data": data,
-        "has_more": False,
-        "first_id": ids[0] if ids else None,
-        "last_id": ids[-1] if ids else None,
-    }

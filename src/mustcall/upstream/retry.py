@@ -102,10 +102,11 @@ class Tries:
 
 
 class Answer(msgspec.Struct):
-    """What came back: a reply still to be read, or an error status with its body."""
+    """What came back: a reply still to be read, or an error status with its body and what that says."""
 
     reply: UpstreamReply
     error_body: bytes | None = None
+    error: ErrorInfo | None = None
 
 
 async def send_patiently(
@@ -145,8 +146,9 @@ async def send_patiently(
             if reply.status < 400:
                 return Answer(reply)
             body = await _error_body(reply)
-            answer = Answer(reply, body)
-            transient = is_transient(read_error(reply.status, body))
+            info = read_error(reply.status, body)
+            answer = Answer(reply, body, info)
+            transient = is_transient(info)
             why = f"HTTP {reply.status}"
             asked = retry_after(reply.headers, clock.now())
         wait = tries.wait(backoff, asked, clock, deadline) if transient else None

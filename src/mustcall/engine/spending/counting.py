@@ -1,7 +1,6 @@
 """The calls a turn makes beyond its first: counted in one place, under one ceiling (rule 96)."""
 
-from mustcall.engine.records import TurnProgress
-from mustcall.policy.turn.state import TurnState
+from mustcall.engine.turn_context import TurnContext
 
 __all__ = ["Counting"]
 
@@ -11,10 +10,10 @@ class Counting:
 
     __slots__ = ("_course", "_progress", "_streams")
 
-    def __init__(self, course: TurnState, progress: TurnProgress, *, streams: bool) -> None:
-        self._course = course
-        self._progress = progress
-        self._streams = streams
+    def __init__(self, context: TurnContext) -> None:
+        self._course = context.course
+        self._progress = context.progress
+        self._streams = context.inbound.stream
 
     def may(self) -> bool:
         """Tell whether another call is allowed."""

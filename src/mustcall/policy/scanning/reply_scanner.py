@@ -5,9 +5,6 @@ very same events. It finds and decides nothing: whether a text call is promoted,
 judge's. Each character is scanned once, and a lens that looks for nothing passes everything on.
 """
 
-import re
-from enum import Enum
-
 import msgspec
 
 from mustcall.core.events import (
@@ -30,12 +27,14 @@ from mustcall.dialects import (
     ScanEvent,
     ScannedReasoning,
     ScannedText,
-    Scanner,
 )
+from mustcall.policy.scanning.early_end import EarlyEnd
+from mustcall.policy.scanning.plain_replies import is_plain
 from mustcall.policy.scanning.reasoning_calls import Channel, Musing, Watch, channels_of, draw_out, is_silent
+from mustcall.policy.scanning.reply_slots import Slot, SlotKind, TextScan, start_of, without, written
 from mustcall.policy.scanning.scan_targets import NOTHING, ScanFindings, ScanTargets
 
-__all__ = ["ReplyScanner", "ScanFindings", "ScanTargets", "is_plain"]
+__all__ = ["ReplyScanner", "ScanFindings", "ScanTargets"]
 
 #: How much of a whole text is looked through at once.
 _PIECE = 32 * 1024
@@ -43,69 +42,12 @@ _PIECE = 32 * 1024
 _HARMLESS = frozenset({Reason.STRAY_MARKER})
 
 
-class _Kind(Enum):
-    TEXT = "text"
-    REASONING = "reasoning"
-    CALL = "call"
-    OTHER = "other"
-    DROPPED = "dropped"  # a call before the demanded one, or in what turned out to be reasoning
-
-
-class _Settling(Enum):
-    """How far a reply is from being settled by a demanded call."""
-
-    OPEN = "open"
-    MET = "met"
-    OVER = "over"  # met, and what follows is not looked at
-    SPOILT = "spoilt"  # a list of calls holds one that is not demanded
-
-
-class _Slot:
-    """One part as it comes out."""
-
-    __slots__ = ("call", "fragments", "kind", "source")
-
-    def __init__(self, kind: _Kind, source: int) -> None:
-        self.kind = kind
-        self.source = source
-        self.fragments: list[str] = []
-        self.call: CallEnd | None = None
-
-
-class _TextScan:
-    """One text part as it goes in: its scanner, and the slot its characters go to."""
-
-    __slots__ = ("after_markup", "emitted", "fed", "part", "place", "scanner", "started")
-
-    def __init__(self, part: Text, place: int, scanner: Scanner) -> None:
-        self.part = part
-        self.place = place
-        self.scanner = scanner
-        self.started = False
-        self.after_markup = False
-        self.fed = 0
-        self.emitted = 0
-
-
-def is_plain(reply: Reply, lookout: ScanTargets | None) -> bool:
-    """Tell quickly whether there is certainly nothing to find in a whole reply."""
-    if lookout is None:
-        return True
-    texts = [part.text for part in reply.parts if isinstance(part, Text)]
-    if not all(map(lookout.is_plain, texts)):
-        return False
-    if not all(map(str.isspace, texts)) or not all(isinstance(part, Text | Reasoning) for part in reply.parts):
-        return True
-    return all(lookout.is_plain(text) for part in reply.parts for _, text in channels_of(part))
-
-
 class ReplyScanner:
     """One attempt's look at its text. `token` makes the ids of calls found there."""
 
     __slots__ = (
-        "_blanks",
         "_calls",
-        "_dry",
+        "_early",
         "_emptied",
         "_late_place",
         "_lookout",
@@ -114,8 +56,6 @@ class ReplyScanner:
         "_musing",
         "_open",
         "_others",
-        "_passed",
-        "_settling",
         "_slots",
         "_streams",
         "_token",
@@ -127,17 +67,15 @@ class ReplyScanner:
 
     def __init__(self, lookout: ScanTargets | None, token: str) -> None:
         self._lookout = lookout
+        #: None where no call is demanded.
+        self._early = None if lookout is None or lookout.demanded is None else EarlyEnd(lookout.demanded)
         self._token = token
-        self._slots: list[_Slot] = []
-        self._open: dict[int, _TextScan] = {}
+        self._slots: list[Slot] = []
+        self._open: dict[int, TextScan] = {}
         self._others: dict[int, int] = {}
         self._calls: list[CallEnd] = []
         self._malformed: list[Malformed] = []
-        self._settling = _Settling.OPEN
         self._streams = True
-        self._blanks = 0
-        self._dry = False
-        self._passed: list[CallEnd | Malformed] = []
         # The texts of each reasoning part that is looked at.
         self._watches: dict[int, dict[Channel, Watch]] = {}
         self._musing = Musing()
@@ -171,7 +109,7 @@ class ReplyScanner:
     @property
     def settles(self) -> bool:
         """Whether a reply may be settled before its end: a call is demanded."""
-        return self._lookout is not None and self._lookout.demanded is not None
+        return self._early is not None
 
     @property
     def runs_dry(self) -> bool:
@@ -179,14 +117,15 @@ class ReplyScanner:
 
         Blanks in a call do not count. What follows them is not looked at.
         """
-        return self._dry
+        return self._early is not None and self._early.dry
 
     @property
     def settled(self) -> bool:
         """Whether a demanded call is there, and the list of calls it may stand in is over."""
-        if self._settling is not _Settling.MET:
-            return self._settling is _Settling.OVER
-        listed = self._calls[-1].listed
+        early = self._early
+        if early is None or not early.met:
+            return False
+        listed = None if early.over else self._calls[-1].listed
         return listed is None or all(scan.scanner.open_list != listed for scan in self._open.values())
 
     def feed(self, event: Event) -> list[Event]:
@@ -201,11 +140,11 @@ class ReplyScanner:
                 raise AssertionError("text deltas are the first case")
             case PartStarted(index=index, part=part):
                 if isinstance(part, Text):
-                    self._slots.append(_Slot(_Kind.TEXT, index))
-                    scan = self._open[index] = _TextScan(part, len(self._slots) - 1, self._lookout.scanner())
+                    self._slots.append(Slot(SlotKind.TEXT, index))
+                    scan = self._open[index] = TextScan(part, len(self._slots) - 1, self._lookout.scanner())
                     return self._text(scan, part.text, None) if part.text else []
                 place = self._others[index] = len(self._slots)
-                self._slots.append(_Slot(_Kind.OTHER, index))
+                self._slots.append(Slot(SlotKind.OTHER, index))
                 if isinstance(part, Reasoning) and not self._musing.over:
                     self._watches[index] = {}
                     texts = list(channels_of(part))
@@ -255,40 +194,24 @@ class ReplyScanner:
         """Return what was found in a reply whose events were fed."""
         if not (self.marked or self.touched or self._musing.marks):
             return NOTHING
-        promoted: list[Part] = []
-        numbered = 0
-        for slot in self._slots:
-            text = "".join(slot.fragments)
-            source = reply.parts[slot.source]
-            match slot.kind:
-                case _Kind.OTHER | _Kind.DROPPED:
-                    promoted.append(source)
-                case _Kind.CALL:
-                    assert slot.call is not None, "a call slot has its call"
-                    name, arguments = slot.call.name, slot.call.arguments
-                    promoted.append(ToolCall(id=self._made_id(numbered), name=name, arguments_json=arguments))
-                    numbered += 1
-                case _Kind.REASONING:
-                    promoted.append(Reasoning(text=text))
-                case _Kind.TEXT:
-                    promoted.append(source.evolve(text=text) if isinstance(source, Text) else source)
+        promoted = written(self._slots, reply, self._made_id)
         changed = self.marked or self.touched
         found = ScanFindings(
             calls=tuple(self._calls),
             malformed=tuple(self._malformed),
-            thought=self.late or self._emptied or any(slot.kind is _Kind.REASONING for slot in self._slots),
+            thought=self.late or self._emptied or any(slot.kind is SlotKind.REASONING for slot in self._slots),
             ended_open=self.ended_open,
-            cleaned=_kept(promoted, self._slots, _Kind.CALL, _Kind.DROPPED) if changed else None,
-            promoted=_kept(promoted, self._slots, _Kind.DROPPED) if changed else None,
-            settled=self._settling in _AFTER_CALL,
-            passed=tuple(self._passed),
+            cleaned=without(promoted, self._slots, SlotKind.CALL, SlotKind.DROPPED) if changed else None,
+            promoted=without(promoted, self._slots, SlotKind.DROPPED) if changed else None,
+            settled=self._early is not None and self._early.met,
+            passed=() if self._early is None else tuple(self._early.passed),
         )
         if not (self._musing.marks or self._mused) or self._calls:
             return found
         said = [
             part
             for place, (part, slot) in enumerate(zip(promoted, self._slots, strict=True))
-            if slot.kind is not _Kind.DROPPED and place != self._late_place
+            if slot.kind is not SlotKind.DROPPED and place != self._late_place
         ]
         if not is_silent(said):
             return found
@@ -309,7 +232,7 @@ class ReplyScanner:
             ToolCall(id=self._made_id(number), name=call.name, arguments_json=call.arguments)
             for number, call in enumerate(calls)
         )
-        kept = _kept(bare, self._slots, _Kind.CALL, _Kind.DROPPED)
+        kept = without(bare, self._slots, SlotKind.CALL, SlotKind.DROPPED)
         return msgspec.structs.replace(found, reasoned=made, dialect=calls[0].dialect, bare=kept)
 
     def _made_id(self, number: int) -> str:
@@ -372,9 +295,10 @@ class ReplyScanner:
         place = self._others.get(event.index, event.index)
         return event if place == event.index else msgspec.structs.replace(event, index=place)
 
-    def _text(self, scan: _TextScan, text: str, event: PartTextDelta | None) -> list[Event]:
+    def _text(self, scan: TextScan, text: str, event: PartTextDelta | None) -> list[Event]:
         scan.fed += len(text)
-        found = self._scanned(scan.scanner, text)
+        early = self._early
+        found = scan.scanner.feed(text) if early is None else early.scan(scan.scanner, text)
         if event is not None and not self.touched and scan.started and len(found) == 1:
             only = found[0]
             if isinstance(only, ScannedText) and only.text is text:
@@ -385,33 +309,16 @@ class ReplyScanner:
                 return shown if self._musing.over else self._said(shown)
         return self._show(scan, found)
 
-    def _scanned(self, scanner: Scanner, text: str) -> list[ScanEvent]:
-        """Return what a piece holds; behind a run of blanks that is too long it is text, wherever it was cut."""
-        if self._lookout is None or self._lookout.demanded is None:
-            return scanner.feed(text)
-        found: list[ScanEvent] = []
-        while text and not self._dry:
-            most = self._blanks + len(text) - len(text.lstrip())
-            run = _BLANKS.search(text) if most < _MOST_BLANKS else None
-            if most < _MOST_BLANKS and run is None:
-                said = len(text.rstrip())
-                self._blanks = len(text) - said + (0 if said else self._blanks)
-                return found + scanner.feed(text)
-            end = run.end() if run is not None else _MOST_BLANKS - self._blanks
-            found += scanner.feed(text[:end])
-            text, self._blanks = text[end:], 0
-            self._dry = not scanner.in_call
-        return [*found, ScannedText(text)] if text else found
-
-    def _show(self, scan: _TextScan, found: list[ScanEvent]) -> list[Event]:
+    def _show(self, scan: TextScan, found: list[ScanEvent]) -> list[Event]:
         """Take what a scanner found and return what may be shown: nothing from the first sign of a call on."""
         out: list[Event] = []
         ready = 0 if self.marked else None
         mused: int | None = None
         starts: list[int] = []
+        early = self._early
         for number, event in enumerate(found):
             starts.append(len(out))
-            if self._settling in _AFTER_CALL and not isinstance(event, CallEnd):
+            if early is not None and early.met and not isinstance(event, CallEnd):
                 continue
             match event:
                 case ScannedText(text=text):
@@ -419,22 +326,21 @@ class ReplyScanner:
                     if scan.after_markup and not scan.started:
                         text = text.lstrip("\n")
                     if text:
-                        self._begin(scan, _Kind.TEXT, out)
+                        self._begin(scan, SlotKind.TEXT, out)
                         self._slots[scan.place].fragments.append(text)
                         out.append(PartTextDelta(scan.place, text))
                 case ScannedReasoning(text=text):
                     self.touched = True
-                    self._begin(scan, _Kind.REASONING, out)
+                    self._begin(scan, SlotKind.REASONING, out)
                     self._slots[scan.place].fragments.append(text)
                     out.append(PartReasoningDelta(scan.place, text))
                 case CallEnd():
                     if not event.in_reasoning:
                         self.marked = self.touched = True
-                        self._settle(event)
-                        if self._settling is _Settling.OVER:
+                        if early is not None and early.take(event, self._calls, self._malformed, self._slots):
                             break
                         self._calls.append(event)
-                        self._place(scan, _Kind.CALL, out)
+                        self._place(scan, SlotKind.CALL, out)
                         self._slots[scan.place].call = event
                         self._next(scan)
                 case Malformed():
@@ -451,64 +357,43 @@ class ReplyScanner:
                     if not getattr(event, "in_reasoning", False):
                         self.marked = True
             if self.marked and ready is None:
-                ready = starts[_start_of(found, number)]
+                ready = starts[start_of(found, number)]
         return self._said(out if ready is None else out[:ready], mused)
 
-    def _muse(self, scan: _TextScan, out: list[Event]) -> bool:
+    def _muse(self, scan: TextScan, out: list[Event]) -> bool:
         """Take note of a call in a section, where sections are no text."""
         if self._lookout is None or self._lookout.separated or self._musing.over:
             return False
         self.touched = True
-        self._begin(scan, _Kind.REASONING, out)
+        self._begin(scan, SlotKind.REASONING, out)
         self._musing.marks.setdefault((scan.place, None), sum(map(len, self._slots[scan.place].fragments)))
         return True
 
-    def _settle(self, call: CallEnd) -> None:
-        """Take note of a complete call: the first demanded one settles the reply, with the list it stands in."""
-        demanded = self._lookout.demanded if self._lookout is not None else None
-        if demanded is None or self._settling is _Settling.SPOILT:
-            return
-        if self._settling is _Settling.OPEN:
-            if demanded(call.name, call.arguments):
-                self._settling = _Settling.MET
-                self._passed = [*self._calls, *self._malformed]
-                self._calls.clear()
-                self._malformed.clear()
-                for slot in self._slots:
-                    if slot.kind is _Kind.CALL:
-                        slot.kind = _Kind.DROPPED
-            elif call.listed is not None:
-                self._settling = _Settling.SPOILT
-        elif call.listed is None or call.listed != self._calls[-1].listed:
-            self._settling = _Settling.OVER
-        elif not demanded(call.name, call.arguments):
-            self._settling = _Settling.SPOILT
-
-    def _begin(self, scan: _TextScan, kind: _Kind, out: list[Event]) -> None:
+    def _begin(self, scan: TextScan, kind: SlotKind, out: list[Event]) -> None:
         """Make sure that the part being written is of this kind and has started."""
         self._place(scan, kind, out)
         if not scan.started:
             scan.started = True
-            out.append(PartStarted(scan.place, scan.part.evolve(text="") if kind is _Kind.TEXT else Reasoning()))
+            out.append(PartStarted(scan.place, scan.part.evolve(text="") if kind is SlotKind.TEXT else Reasoning()))
 
-    def _place(self, scan: _TextScan, kind: _Kind, out: list[Event]) -> None:
+    def _place(self, scan: TextScan, kind: SlotKind, out: list[Event]) -> None:
         """Take the slot of this part that is still unused, or the next one after ending the one in use."""
         slot = self._slots[scan.place]
-        if slot.kind is kind and (scan.started or kind is not _Kind.CALL):
+        if slot.kind is kind and (scan.started or kind is not SlotKind.CALL):
             return
         if scan.started:
             out.append(PartEnded(scan.place))
             self._next(scan)
         self._slots[scan.place].kind = kind
 
-    def _next(self, scan: _TextScan) -> None:
+    def _next(self, scan: TextScan) -> None:
         """Open a new slot for what follows."""
-        self._slots.append(_Slot(_Kind.TEXT, self._slots[scan.place].source))
+        self._slots.append(Slot(SlotKind.TEXT, self._slots[scan.place].source))
         scan.place = len(self._slots) - 1
         scan.started = False
         scan.after_markup = True
 
-    def _turn_into_reasoning(self, scan: _TextScan, out: list[Event]) -> None:
+    def _turn_into_reasoning(self, scan: TextScan, out: list[Event]) -> None:
         """Take the text so far for reasoning, after the fact.
 
         What has been shown of it stays text for the one who saw it; its part ends here, so that the answer is a part
@@ -523,13 +408,13 @@ class ReplyScanner:
         # In a stream that waits for its verdict, text before the first sign of a call went out and cannot end.
         seen = self.marked and self._streams
         for place, slot in enumerate(self._slots):
-            if slot.source == source and slot.kind is _Kind.CALL:
-                slot.kind = _Kind.DROPPED
-            elif slot.source == source and slot.kind is _Kind.TEXT and slot.fragments and not separated:
+            if slot.source == source and slot.kind is SlotKind.CALL:
+                slot.kind = SlotKind.DROPPED
+            elif slot.source == source and slot.kind is SlotKind.TEXT and slot.fragments and not separated:
                 if seen:
                     self._late_place, seen = place, False
                 else:
-                    slot.kind = _Kind.REASONING
+                    slot.kind = SlotKind.REASONING
         if separated:
             return
         self.touched = self.late = True
@@ -538,13 +423,15 @@ class ReplyScanner:
             out.append(PartEnded(scan.place))
             self._next(scan)
 
-    def _end(self, scan: _TextScan, event: PartEnded, final: Part | None) -> list[Event]:
+    def _end(self, scan: TextScan, event: PartEnded, final: Part | None) -> list[Event]:
         """End a text part: what was held comes out, and what the final word has beyond the deltas."""
         out: list[Event] = []
         if isinstance(final, Text) and len(final.text) > scan.fed:
             rest = final.text[scan.fed :]
             scan.fed += len(rest)
-            out += self._show(scan, self._scanned(scan.scanner, rest))
+            out += self._show(
+                scan, scan.scanner.feed(rest) if self._early is None else self._early.scan(scan.scanner, rest)
+            )
         out += self._show(scan, scan.scanner.close())
         if scan.fed != scan.emitted and not self.touched:
             self.touched = self._emptied = True
@@ -559,35 +446,3 @@ class ReplyScanner:
         elif scan.started:
             ends.append(PartEnded(scan.place))
         return [*out, *self._said(ends)]
-
-
-#: Blanks behind which nothing more is expected: no model indents so far, and those that ramble write thousands.
-_MOST_BLANKS = 40
-_BLANKS = re.compile(rf"\s{{{_MOST_BLANKS}}}")
-_AFTER_CALL = (_Settling.MET, _Settling.OVER)
-
-
-def _kept(parts: list[Part], slots: list[_Slot], *without: _Kind) -> tuple[Part, ...]:
-    """Return the parts whose slots are of no such kind, without the empty text that a call at the end leaves."""
-    kept: list[Part] = []
-    called = False
-    for part, slot in zip(parts, slots, strict=True):
-        called = called or slot.kind is _Kind.CALL
-        left_over = called and slot.kind is _Kind.TEXT and not slot.fragments
-        if slot.kind not in without and not left_over:
-            kept.append(part)
-    return tuple(kept)
-
-
-def _start_of(found: list[ScanEvent], number: int) -> int:
-    """Return where the span of a sign begins: a malformed one is reported behind the text it is made of."""
-    event = found[number]
-    if isinstance(event, Malformed):
-        left = len(event.raw)
-        while left > 0 and number:
-            before = found[number - 1]
-            if not isinstance(before, ScannedText):
-                break
-            number -= 1
-            left -= len(before.text)
-    return number

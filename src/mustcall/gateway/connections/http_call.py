@@ -1,0 +1,168 @@
+"""One HTTP request on its way through the gateway: what was asked, and what is written to its connection.
+
+It knows ASGI and the wires' error forms, and nothing of turns: who answers hands it bytes and headers. A client that
+goes away ends the work for it.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Iterable, Mapping, MutableMapping, Sequence
+from typing import Any
+
+from mustcall.core.adaptation import Adaptation, AdaptationLog
+from mustcall.core.errors import MustcallError, UpstreamRejected
+from mustcall.core.events import Failed
+from mustcall.core.request import Request
+from mustcall.engine.exchange import WholeReply
+from mustcall.engine.records import TurnProgress
+from mustcall.gateway.connections.receiving import Gone, headers_of, path_of
+from mustcall.gateway.connections.web_origins import cors_headers
+from mustcall.gateway.replies import JSON, Header, Receive, Scope, Send, reply_headers
+from mustcall.gateway.routes import wire_of
+from mustcall.wire.codec import Codec, ReplyStamp
+from mustcall.wire.registry import codec_for
+
+__all__ = ["HttpCall"]
+
+_EVENTS = b"text/event-stream; charset=utf-8"
+
+#: Seconds after which a request under way is watched for its client going away.
+_WATCH_AFTER = 0.05
+
+
+class HttpCall:
+    """One HTTP request on its way through: what was asked, and the two ends of its connection."""
+
+    __slots__ = (
+        "_extra",
+        "_send",
+        "asked",
+        "error",
+        "headers",
+        "kept",
+        "last",
+        "method",
+        "path",
+        "progress",
+        "query",
+        "receive",
+        "request_id",
+        "started",
+        "status",
+        "streaming",
+        "token",
+        "wire",
+    )
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, cors_origins: Sequence[str]) -> None:
+        self.receive = receive
+        self._send = send
+        self.token = os.urandom(12).hex()
+        self.request_id = f"req_{self.token}"
+        self.headers: Mapping[str, str] = headers_of(scope)
+        self.method: str = scope["method"]
+        self.asked: str = scope["path"]
+        self.path = path_of(self.asked)
+        self.query: str = scope["query_string"].decode("latin-1")
+        self.wire = wire_of(self.path, self.headers)
+        self.started = False
+        self.error = ""
+        self.status = 0
+        self.kept: list[bytes] | None = None
+        self.streaming = False
+        self.last = b""
+        self.progress = TurnProgress()
+        self._extra = cors_headers(self.headers, cors_origins) if "origin" in self.headers else []
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        """Send one ASGI message, remembering that the answer has begun."""
+        if not self.started:
+            self.started = True
+            self.status = message["status"]
+            if self._extra:
+                message["headers"] = [*message["headers"], *self._extra]
+        await self._send(message)
+
+    async def begin_stream(self, upstream: Mapping[str, str], adaptations: Iterable[Adaptation]) -> None:
+        """Begin a streamed answer, unless a sign of life has begun it already."""
+        if self.started:
+            return
+        self.streaming = True
+        record = self.progress.record
+        headers = reply_headers(self.request_id, upstream, adaptations, content_type=_EVENTS, record=record)
+        if "cache-control" not in upstream:
+            headers.append((b"cache-control", b"no-cache"))
+        await self.send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    def stream_error(self, error: MustcallError) -> bytes:
+        """Return an error as the end of this stream; one of which nothing but signs of life went out begins first."""
+        if self.progress.delivery is not None:
+            return self.progress.delivery.fail(error)
+        codec = codec_for(self.wire)
+        if self.last:
+            return codec.encode_stream_error(error.info(), self.request_id, self.last)
+        nobody = Request(model="", messages=())
+        stamp = ReplyStamp(token=self.token, created=0, request_id=self.request_id)
+        encoder = codec.stream_encoder(nobody, stamp, AdaptationLog())
+        return encoder.feed(Failed(error.info()))
+
+    async def send_piece(self, data: bytes) -> None:
+        """Send a piece of a streamed answer."""
+        self.last = data
+        if self.kept is not None:
+            self.kept.append(data)
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def send_reply(self, reply: WholeReply, codec: Codec) -> None:
+        """Send a reply in one piece; as the last event of a stream if a sign of life has begun one."""
+        if self.started:
+            error = UpstreamRejected(codec.decode_error(reply.status, reply.body))
+            await self.send({"type": "http.response.body", "body": self.stream_error(error)})
+            return
+        record = self.progress.record
+        headers = reply_headers(
+            self.request_id, reply.upstream_headers, reply.adaptations, content_type=JSON, record=record
+        )
+        await self.send_whole(reply.status, reply.body, headers)
+
+    async def send_whole(self, status: int, body: bytes, headers: list[Header]) -> None:
+        """Send an answer in one piece; without its body for HEAD."""
+        headers.append((b"content-length", b"%d" % len(body)))
+        if self.kept is not None:
+            self.kept.append(body)
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
+
+    async def while_connected(self, work: Awaitable[None]) -> None:
+        """Do the work unless the client goes away first; then the work is cancelled, upstream included."""
+        task = asyncio.current_task()
+        assert task is not None, "requests run in tasks"
+        gone = False
+
+        async def watch() -> None:
+            nonlocal gone
+            while (await self.receive())["type"] != "http.disconnect":
+                pass
+            gone = True
+            task.cancel()
+
+        watcher: asyncio.Task[None] | None = None
+
+        def begin() -> None:
+            nonlocal watcher
+            watcher = asyncio.ensure_future(watch())
+
+        # Most disconnects come long after the request; a reply that is there at once needs no watcher.
+        timer = asyncio.get_running_loop().call_later(_WATCH_AFTER, begin)
+        try:
+            await work
+        except asyncio.CancelledError:
+            if not gone:
+                raise
+            task.uncancel()
+            self.progress.gone = True
+            raise Gone from None
+        finally:
+            timer.cancel()
+            if watcher is not None:
+                watcher.cancel()
