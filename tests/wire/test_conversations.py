@@ -196,7 +196,9 @@ def _outcome(wire: Wire, body: bytes, tenant: Tenant | None) -> list[object]:
         for upstream in Wire:
             log = AdaptationLog()
             try:
-                sent = write_body(codec_for(upstream).encode_request(shaped.request, Target(issuer="me"), log))
+                # Cold, everything is written as one; warm, behind what was written before.
+                target, pieces = Target(issuer="me"), tenant is not None
+                sent = write_body(codec_for(upstream).encode_request(shaped.request, target, log, pieces=pieces))
             except MustcallError as error:
                 told.append(_told(error))
             else:
@@ -322,7 +324,9 @@ def _memory(body: bytes, requests: int, other: Wire | None) -> tuple[int, int]:
         request = codec_for(Wire.CHAT).decode_request(came, open_body(came, tenant, Wire.CHAT))
         shaped = set_course(request, Profile(), "me", controls=Controls(), wording=Wording()).shaped()
         if other is not None:
-            write_body(codec_for(other).encode_request(shaped.request, Target(issuer="me"), AdaptationLog()))
+            write_body(
+                codec_for(other).encode_request(shaped.request, Target(issuer="me"), AdaptationLog(), pieces=True)
+            )
 
     send(0)  # modules are loaded, patterns compiled
     counted = conversations.size

@@ -21,7 +21,7 @@ from mustcall.wire.codec import Peek, Target
 from mustcall.wire.decode_cache import RepeatedReader, Tools
 from mustcall.wire.encode_cache import WrittenSettings, WrittenTools
 from mustcall.wire.messages.blocks import read_content
-from mustcall.wire.messages.prompt import PromptWriter, carries_foreign_state
+from mustcall.wire.messages.prompt import PromptWriter, carries_foreign_state, in_pieces
 from mustcall.wire.messages.settings import (
     Thinking,
     plan_thinking,
@@ -222,7 +222,7 @@ _repeated = RepeatedReader("messages", _read_message, _read_tools, _read_frame, 
 _written = WrittenTools(lambda tools, log: [write_tool(tool, log) for tool in tools])
 
 
-def encode_request(request: Request, target: Target, log: AdaptationLog) -> JsonObject:
+def encode_request(request: Request, target: Target, log: AdaptationLog, *, pieces: bool = False) -> JsonObject:
     """Write a request for an upstream of this wire."""
     raw = request.raw_for(_WIRE)
     if raw is not None and not any(carries_foreign_state(message) for message in request.messages):
@@ -240,9 +240,11 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
     system = writer.system()
     if system is not None:
         body["system"] = system
-    messages = writer.messages()
-    body["messages"] = messages
-    if native or request.reasoning is not None:  # whether thinking may be asked for depends on the conversation
+    asks = not native and request.reasoning is not None  # whether thinking may be asked for depends on the conversation
+    known = in_pieces(request, target.issuer, log) if pieces and not asks else None
+    messages = writer.messages() if known is None else []
+    body["messages"] = messages if known is None else known
+    if native or asks:
         body |= _write_settings(request, target, log, messages)
     else:
         body |= _settings.get(request, target, log)
