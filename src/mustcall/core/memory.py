@@ -6,7 +6,9 @@
 from sys import getsizeof
 from typing import Any, cast
 
-__all__ = ["TOO_MANY", "weigh", "weigh_structure"]
+import msgspec
+
+__all__ = ["TOO_MANY", "Weighed", "weigh", "weigh_structure"]
 
 #: What a text or a number takes beside its characters.
 _LEAF = 56
@@ -14,30 +16,45 @@ _LEAF = 56
 TOO_MANY = 16_384
 
 
-def weigh(value: Any) -> tuple[int, int] | None:
-    """Return the bytes of a JSON value's texts and numbers, and those of its objects and arrays.
+class Weighed(msgspec.Struct, frozen=True, gc=False):
+    """What a JSON value takes: the bytes of its texts and numbers, and those of its objects and arrays."""
 
-    None if it holds too many values.
-    """
-    texts = structure = 0
+    texts: int
+    structure: int
+    #: Its commas, brackets and braces, as they would be counted without those in texts (`core.elements`).
+    signs: int
+    #: Whether a text in it is not ASCII: it holds its UTF-8 as well once it was written.
+    wide: bool
+
+
+def weigh(value: Any) -> Weighed | None:
+    """Return what a JSON value takes; None if it holds too many values."""
+    texts = structure = signs = 0
+    wide = False
     left, waiting = TOO_MANY, [value]
     while waiting:
         one = waiting.pop()
+        if isinstance(one, str):
+            texts += getsizeof(one)
+            wide = wide or not one.isascii()
+            continue
         if isinstance(one, dict):
             fields = cast("dict[str, Any]", one)
             texts += sum(map(getsizeof, fields))
-            inner = [*fields.values()]
+            wide = wide or not all(map(str.isascii, fields))
+            waiting += fields.values()
         elif isinstance(one, list):
-            inner = cast("list[Any]", one)
+            waiting += cast("list[Any]", one)
         else:
             texts += getsizeof(one)
             continue
-        left -= len(inner)
+        count = len(cast("list[Any]", one))
+        left -= count
         if left < 0:
             return None
+        signs += count or 1
         structure += getsizeof(cast("object", one))
-        waiting += inner
-    return texts, structure
+    return Weighed(texts, structure, signs, wide)
 
 
 def weigh_structure(value: dict[str, Any] | list[Any]) -> int | None:

@@ -77,5 +77,6 @@ class Request(Value, frozen=True, dict=True):
         """Return a changed copy; what is known of its messages is known of the copy, unless they are others."""
         changed = super().evolve(**changes)
         if "messages" not in changes and HISTORY in self.__dict__:
-            changed.__dict__[HISTORY] = self.__dict__[HISTORY]
+            held: Any = changed.__dict__  # a plain dict, whatever the type of a frozen value says
+            held[HISTORY] = self.__dict__[HISTORY]
         return changed

@@ -183,7 +183,7 @@ class WrittenTurns:
         structure = weigh_structure(written)
         if structure is None or structure > _STRUCTURE * len(messages):
             weighed = weigh(written)
-            if weighed is None or weighed[1] > _STRUCTURE + 2 * weighed[0]:
+            if weighed is None or weighed.structure > _STRUCTURE + 2 * weighed.texts:
                 return
         first, *following = messages
         held: Any = first.__dict__  # a plain dict, whatever the type of a frozen value says

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.history import continued
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import JsonObject, Origin
 from mustcall.core.parts import CallKind, Part, Reasoning, Text, ToolCall, ToolResult
@@ -93,6 +94,7 @@ def shape(
     if profile.bounded_schemas and not rung.constrains:
         changes |= _bounded_output(request, log)
     changes |= _not_taken(request, changes.get("tool_choice", request.tool_choice), profile, log)
+    own = "messages" not in changes
     messages = changes.get("messages", request.messages)
     directed = [user_turn(text) for text in texts]
     if directed:
@@ -103,6 +105,8 @@ def shape(
     if changes.get("tool_choice", request.tool_choice) == request.tool_choice:
         changes.pop("tool_choice", None)
     shaped = request.evolve(**changes) if changes else request
+    if own and (directed or tail):
+        continued(shaped, request, (*directed, *tail))
     if rung.kind is RungKind.TEXT or (plan.protocol is Protocol.PROMPT and rung.kind is RungKind.PLAIN):
         named = demand.choice.name if demand.choice is not None else None
         shaped = _as_text(shaped, profile, log, named)
