@@ -31,29 +31,34 @@ def weigh(value: Any) -> Weighed | None:
     """Return what a JSON value takes; None if it holds too many values."""
     texts = structure = signs = 0
     wide = False
-    left, waiting = TOO_MANY, [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            texts += getsizeof(one)
-            wide = wide or not one.isascii()
+    left = TOO_MANY
+    waiting: list[Any] = [[value]]
+    root = True
+    for one in waiting:
+        # The types are JSON's own, and this is done for each value of each new message.
+        inner: Any = one
+        if type(one) is dict:
+            texts += sum(map(getsizeof, one))
+            wide = wide or not all(map(str.isascii, one))
+            inner = one.values()
+        for each in inner:
+            kind = type(each)
+            if kind is str:
+                texts += getsizeof(each)
+                wide = wide or not each.isascii()
+            elif kind is dict or kind is list:
+                waiting.append(each)
+            else:
+                texts += getsizeof(each)
+        if root:
+            root = False
             continue
-        if isinstance(one, dict):
-            fields = cast("dict[str, Any]", one)
-            texts += sum(map(getsizeof, fields))
-            wide = wide or not all(map(str.isascii, fields))
-            waiting += fields.values()
-        elif isinstance(one, list):
-            waiting += cast("list[Any]", one)
-        else:
-            texts += getsizeof(one)
-            continue
-        count = len(cast("list[Any]", one))
+        count = len(one)
         left -= count
         if left < 0:
             return None
         signs += count or 1
-        structure += getsizeof(cast("object", one))
+        structure += getsizeof(one)
     return Weighed(texts, structure, signs, wide)
 
 

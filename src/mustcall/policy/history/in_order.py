@@ -186,7 +186,8 @@ _orders: Folded[HistoryOrder, None] = Folded(lambda _: HistoryOrder(), _next)
 
 def ids_called(request: Request) -> tuple[frozenset[str], ...]:
     """Return the ids of all calls in a request's history, in a few sets."""
-    return _called.of(beginning_of(request), None)
+    order = order_of(request)
+    return order.ids if order.regular else _called.of(beginning_of(request), None)
 
 
 _called: Folded[tuple[frozenset[str], ...], None] = Folded(
