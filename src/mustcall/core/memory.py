@@ -4,7 +4,7 @@
 """
 
 from sys import getsizeof
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -36,13 +36,14 @@ def weigh(value: Any) -> Weighed | None:
     root = True
     for one in waiting:
         # The types are JSON's own, and this is done for each value of each new message.
-        inner: Any = one
-        if type(one) is dict:
+        inner = one
+        kind = one.__class__
+        if kind is dict:
             texts += sum(map(getsizeof, one))
             wide = wide or not all(map(str.isascii, one))
             inner = one.values()
         for each in inner:
-            kind = type(each)
+            kind = each.__class__
             if kind is str:
                 texts += getsizeof(each)
                 wide = wide or not each.isascii()

@@ -11,6 +11,7 @@ Cost: writing what is new, and one copy of the rest.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 import msgspec
@@ -33,12 +34,13 @@ _Write = Callable[[Request, Sequence[Message], str, AdaptationLog], tuple[list[A
 
 
 class Pieces:
-    """A JSON array as the bytes of its elements, in order; no piece is empty."""
+    """A JSON array as the bytes of its elements, in order; no piece is empty. `told` is what its elements come to."""
 
-    __slots__ = ("chunks",)
+    __slots__ = ("chunks", "told")
 
-    def __init__(self, chunks: list[bytes]) -> None:
+    def __init__(self, chunks: list[bytes], told: bool = False) -> None:
         self.chunks = chunks
+        self.told = told
 
 
 class _Passage(msgspec.Struct, frozen=True):
@@ -50,6 +52,8 @@ class _Passage(msgspec.Struct, frozen=True):
     issuer: str
     #: The tools that it depends on, None if it depends on none.
     tools: tuple[object, ...] | None
+    #: What all elements up to its end come to.
+    told: bool
 
     def holds(self, issuer: str, tools: tuple[object, ...]) -> bool:
         """Tell whether it would be written the same for an upstream and with these tools."""
@@ -57,12 +61,16 @@ class _Passage(msgspec.Struct, frozen=True):
 
 
 class WrittenHistory:
-    """The conversations that one wire was asked to write."""
+    """The conversations that one wire was asked to write.
 
-    __slots__ = ("_write",)
+    `tell` is what must be known of the elements that are written: told of those before, and the next one.
+    """
 
-    def __init__(self, write: _Write) -> None:
+    __slots__ = ("_tell", "_write")
+
+    def __init__(self, write: _Write, tell: Callable[[bool, Any], bool] | None = None) -> None:
         self._write = write
+        self._tell = tell
 
     def get(
         self, request: Request, issuer: str, log: AdaptationLog, head: Callable[[], list[Any]] | None = None
@@ -77,17 +85,22 @@ class WrittenHistory:
                 log.extend(passage.notes)
         start = 0
         for end in _borders(links):
-            stretch = [link.message for link in links[start:end]]
-            noted = AdaptationLog()
-            elements, asked = self._write(request, stretch, issuer, noted)
-            written = msgspec.json.encode(elements)[1:-1]
-            tools = request.tools if asked else None if known is None else known.tools
-            known = _Passage(known, written, noted.entries, issuer, tools)
+            known = self.write(request, known, [link.message for link in links[start:end]], issuer)
             log.extend(known.notes)
             self._keep(links[end - 1], known)
             start = end
         chunks += [passage.written for passage in _from_first(known)]
-        return Pieces([chunk for chunk in chunks if chunk])
+        return Pieces([chunk for chunk in chunks if chunk], known is not None and known.told)
+
+    def write(self, request: Request, past: _Passage | None, messages: Sequence[Message], issuer: str) -> _Passage:
+        """Write what follows a passage."""
+        noted = AdaptationLog()
+        elements, asked = self._write(request, messages, issuer, noted)
+        tools = request.tools if asked else None if past is None else past.tools
+        told = past is not None and past.told
+        if self._tell is not None:
+            told = reduce(self._tell, elements, told)
+        return _Passage(past, msgspec.json.encode(elements)[1:-1], noted.entries, issuer, tools, told)
 
     def _known(self, request: Request, issuer: str) -> tuple[_Passage | None, list[Beginning]]:
         """Return the longest passage that was written before, and the messages behind it."""
@@ -126,11 +139,16 @@ def _from_first(passage: _Passage | None) -> Iterator[_Passage]:
 
 
 def _borders(links: list[Beginning]) -> Iterator[int]:
-    """Yield where passages end: before turns of the assistant, and at the last message."""
+    """Yield where passages end: before turns of the assistant, the last one among them, and at the last message."""
+    roles = [link.message.role for link in links]
+    turns = [
+        place
+        for place in range(1, len(roles))
+        if roles[place] is Role.ASSISTANT and roles[place - 1] is not Role.ASSISTANT
+    ]
     start = 0
-    for place in range(1, len(links)):
-        begins = links[place].message.role is Role.ASSISTANT and links[place - 1].message.role is not Role.ASSISTANT
-        if begins and place - start >= _LEAST:
+    for place in turns:
+        if place - start >= _LEAST or place == turns[-1]:
             yield place
             start = place
     if links:

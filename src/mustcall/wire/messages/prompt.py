@@ -45,7 +45,7 @@ from mustcall.wire.sealing import open_state
 from mustcall.wire.turns import drop_foreign_item, turns
 from mustcall.wire.written_history import Pieces, WrittenHistory
 
-__all__ = ["PromptWriter", "carries_foreign_state", "in_pieces"]
+__all__ = ["PromptWriter", "answers_bare_call", "carries_foreign_state", "in_pieces"]
 
 _WIRE = Wire.MESSAGES
 _SYSTEM_ROLES = (Role.SYSTEM, Role.DEVELOPER)
@@ -172,7 +172,16 @@ def _passage(
     return writer.write(messages[writer.leading :] if first else messages), writer.asked_tools
 
 
-_history = WrittenHistory(_passage)
+def answers_bare_call(bare: bool, message: JsonObject) -> bool:
+    """Tell whether a call without thinking is being answered, from what was told before a message and the message."""
+    content = message["content"]
+    kinds: list[str] = [] if isinstance(content, str) else [block["type"] for block in content]
+    if message["role"] == "assistant":
+        return bare or ("tool_use" in kinds and kinds[0] not in _THINKING_TYPES)
+    return bare and "tool_result" in kinds
+
+
+_history = WrittenHistory(_passage, answers_bare_call)
 
 
 class _BlockWriter:
