@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["TOO_MANY", "Weighed", "weigh", "weigh_structure"]
+__all__ = ["TOO_MANY", "Weighed", "footprint", "weigh", "weigh_structure"]
 
 #: What a text or a number takes beside its characters.
 _LEAF = 56
@@ -75,3 +75,23 @@ def weigh_structure(value: dict[str, Any] | list[Any]) -> int | None:
         inner = one.values() if isinstance(one, dict) else one
         waiting += [each for each in inner if isinstance(each, dict | list)]
     return size
+
+
+def footprint(value: object) -> int:
+    """Return about how many bytes a value of ours takes, with all that it holds; what it holds twice counts twice."""
+    size = 0
+    waiting: list[Any] = [value]
+    for one in waiting:
+        size += getsizeof(one)
+        kind = one.__class__
+        if kind is dict:
+            waiting += one
+            waiting += one.values()
+        elif kind in _HOLDERS:
+            waiting += one
+        elif isinstance(one, msgspec.Struct):
+            waiting += msgspec.structs.astuple(one)
+    return size
+
+
+_HOLDERS = frozenset({tuple, list, set, frozenset})
