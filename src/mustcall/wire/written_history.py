@@ -80,7 +80,8 @@ class WrittenHistory:
         if known is None and (not links or links[0].keeper is None):
             return None
         chunks = [msgspec.json.encode(head())[1:-1]] if head is not None else []
-        for passage in _from_first(known):
+        passages = _from_first(known)
+        for passage in passages:
             if passage.notes:
                 log.extend(passage.notes)
         start = 0
@@ -88,8 +89,9 @@ class WrittenHistory:
             known = self.write(request, known, [link.message for link in links[start:end]], issuer)
             log.extend(known.notes)
             self._keep(links[end - 1], known)
+            passages.append(known)
             start = end
-        chunks += [passage.written for passage in _from_first(known)]
+        chunks += [passage.written for passage in passages]
         return Pieces([chunk for chunk in chunks if chunk], known is not None and known.told)
 
     def write(self, request: Request, past: _Passage | None, messages: Sequence[Message], issuer: str) -> _Passage:
@@ -129,13 +131,14 @@ class WrittenHistory:
             link.held[self] = passage
 
 
-def _from_first(passage: _Passage | None) -> Iterator[_Passage]:
+def _from_first(passage: _Passage | None) -> list[_Passage]:
     """Return passages in order, of which this is the last."""
     passages: list[_Passage] = []
     while passage is not None:
         passages.append(passage)
         passage = passage.past
-    return reversed(passages)
+    passages.reverse()
+    return passages
 
 
 def _borders(links: list[Beginning]) -> Iterator[int]:
