@@ -26,7 +26,7 @@ from mustcall.core.origin import Wire
 
 __all__ = ["Conversations", "Known", "New", "Tenant", "ends_of", "first_element"]
 
-_MOST_BYTES = 80 * 1024 * 1024
+_MOST_BYTES = 96 * 1024 * 1024
 #: One part in so many is for what came once.
 _ONCE = 4
 #: One body larger than this is a document rather than a conversation.
