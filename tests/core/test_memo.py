@@ -33,6 +33,29 @@ def test_the_oldest_is_forgotten() -> None:
     assert memo.get(keys[0], make=lambda: [0]) is not first
 
 
+def test_large_objects_are_few() -> None:
+    """What values are made of is bounded by its bytes: many small objects are kept, few large ones, none too large."""
+    memo: Remembered[int] = Remembered(most=100, most_bytes=100_000)
+    made: list[object] = []
+
+    def ask(*keys: object) -> int:
+        """Ask for what is made of each; return how often it was made."""
+        made.clear()
+        for key in keys:
+            memo.get(key, make=lambda key=key: made.append(key) or 0)
+        return len(made)
+
+    small = [("x" * 100, number) for number in range(50)]
+    assert ask(*small) == 50
+    assert ask(*small) == 0
+    large = [("x" * 30_000, number) for number in range(10)]
+    assert ask(*large) == 10
+    assert ask(*large[-3:]) == 0
+    assert ask(large[0], *small) == 51, "the large ones have pushed out all others"
+    huge = ("x" * 200_000,)
+    assert ask(huge, huge) == 2
+
+
 @given(
     most=st.integers(1, 4),
     most_bytes=st.integers(0, 30),

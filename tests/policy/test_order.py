@@ -1,6 +1,7 @@
 """Rules 101, 105, 129: a history that is said to be in order needs nothing, whoever looks closer."""
 
 import itertools
+import json
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mustcall.core.adaptation import AdaptationLog
+from mustcall.core.history import Beginning, Folded
 from mustcall.core.memo import Attached
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
@@ -30,6 +32,7 @@ from mustcall.core.tools import ProviderTool, Tool
 from mustcall.policy.facts.profile import Profile, ReasoningPolicy
 from mustcall.policy.history import in_order as order
 from mustcall.policy.history import mended as history
+from mustcall.policy.history import reasoning_state
 from mustcall.policy.history.in_order import order_of
 from mustcall.policy.history.mended import mend_history
 from mustcall.policy.history.names import NameMap
@@ -70,6 +73,16 @@ _origins = st.sampled_from([None, *(Origin(wire) for wire in Wire), Origin(Wire.
 _anything = st.lists(st.builds(Message, role=st.sampled_from(Role), parts=_parts, origin=_origins), max_size=6)
 
 
+#: Reasoning without state, of an unknown upstream, of this one and of another.
+_THOUGHTS = (
+    Reasoning(text="hm"),
+    Reasoning(text="hm", origin=Origin(Wire.MESSAGES)),
+    Reasoning(text="hm", state=OpaqueState(Wire.MESSAGES, {"signature": "s"})),
+    Reasoning(text="hm", state=OpaqueState(Wire.CHAT, {"field": "reasoning"}, "me")),
+    Reasoning(text="", state=OpaqueState(Wire.RESPONSES, {"encrypted_content": "x"}, "another")),
+)
+
+
 @st.composite
 def _nearly_kept(draw: st.DrawFn) -> list[Message]:
     """Rounds of an agent as they should be, of which now and then one message is left out, doubled or moved."""
@@ -79,11 +92,12 @@ def _nearly_kept(draw: st.DrawFn) -> list[Message]:
     for _ in range(draw(st.integers(0, 4))):
         ids = [f"call_{number + step}" for step in range(draw(st.integers(0, 2)))]
         number += len(ids)
+        thought: tuple[Part, ...] = (draw(st.sampled_from(_THOUGHTS)),) if draw(st.booleans()) else ()
         spoken = (Text(text=draw(_texts)),) if draw(st.booleans()) or not ids else ()
         asked = tuple(ToolCall(id=one, name="f", arguments_json="{}") for one in ids)
-        held: list[tuple[Part, ...]] = [(*spoken, *asked)]
+        held: list[tuple[Part, ...]] = [(*thought, *spoken, *asked)]
         if draw(st.booleans()):
-            held = [(part,) for part in (*spoken, *asked)]
+            held = [(part,) for part in (*thought, *spoken, *asked)]
         messages += [Message(role=Role.ASSISTANT, parts=parts, origin=origin) for parts in held]
         answers = [ToolResult(call_id=one, content=(Text(text="r"),)) for one in draw(st.permutations(ids))]
         if answers and draw(st.booleans()):
@@ -115,6 +129,8 @@ _profiles = st.builds(
     history_needs_tools=st.booleans(),
     prefix_bound=st.booleans(),
     reasoning_history=st.sampled_from(ReasoningPolicy),
+    reasoning_field=st.sampled_from([None, None, "reasoning", "reasoning_content"]),
+    reasoning_only_final=st.booleans(),
     id_pattern=st.sampled_from(["", "[a-z]"]),
     name_pattern=st.sampled_from(["", "[a-f]"]),
     name_length=st.sampled_from([0, 1, 64]),
@@ -194,6 +210,108 @@ def test_every_short_history_of_rounds(wire: Wire | None) -> None:
         histories += [(*three, sum(three) % len(moves)) for three in itertools.product(range(len(moves)), repeat=3)]
     taken = sum(_compare(tuple(moves[at] for at in places), (Tool(name="f"),), Profile()) for places in histories)
     assert taken > most * 10, "most of what agents send goes the short way"
+
+
+#: Rounds in which the model thinks: beside what it says, alone before it, and without saying anything.
+_THOUGHTFUL: list[tuple[Role, tuple[Part, ...]]] = [
+    (Role.USER, (Text(text="hi"),)),
+    (Role.ASSISTANT, (Text(text="hello"),)),
+    (Role.ASSISTANT, (_THOUGHTS[2],)),
+    (Role.ASSISTANT, (_THOUGHTS[0], Text(text="so"))),
+    (Role.ASSISTANT, (_THOUGHTS[2], *_asks("a")[1])),
+    _asks("a"),
+    _answers(Role.TOOL, "a"),
+]
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        Profile(),
+        Profile(prefix_bound=True, prefill=False),
+        Profile(reasoning_history=ReasoningPolicy.DROP),
+        Profile(reasoning_only_final=True, reasoning_field="reasoning"),
+    ],
+)
+@pytest.mark.parametrize("wire", Wire)
+def test_every_short_history_with_thoughts(wire: Wire, profile: Profile) -> None:
+    """Rules 103, 124, 134: reasoning anywhere in a round, with words or without: both ways agree."""
+    moves = [Message(role=role, parts=parts, origin=Origin(wire)) for role, parts in _THOUGHTFUL]
+    taken = sum(
+        _compare(messages, (Tool(name="f"),), profile)
+        for count in range(1, 4)
+        for messages in itertools.product(moves, repeat=count)
+    )
+    assert taken > 30
+
+
+_THINKS: dict[Wire, list[dict[str, Any]]] = {
+    Wire.CHAT: [
+        {
+            "role": "assistant",
+            "content": "so",
+            "reasoning_content": "hm",
+            "tool_calls": [{"id": "ID", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "ID", "content": "ok"},
+    ],
+    Wire.MESSAGES: [
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "s"},
+                {"type": "tool_use", "id": "ID", "name": "f", "input": {}},
+            ],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "ID", "content": "ok"}]},
+    ],
+    Wire.RESPONSES: [
+        {"type": "reasoning", "id": "rs_ID", "summary": [], "encrypted_content": "x"},
+        {"type": "function_call", "call_id": "ID", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "ID", "output": "ok"},
+    ],
+}
+
+
+@pytest.mark.parametrize("wire", Wire)
+def test_reasoning_that_an_upstream_may_get_is_looked_at_once(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 124: of a conversation with thoughts in every round, only the new ones are looked at."""
+    looked: list[Reasoning] = []
+    fitted = vars(reasoning_state)["_fitted"]
+
+    def counted(part: Reasoning, profile: Profile, issuer: str) -> Any:
+        looked.append(part)
+        return fitted(part, profile, issuer)
+
+    monkeypatch.setattr(reasoning_state, "_fitted", counted)
+    tenant = Conversations().of("a", wire)
+    talk: list[dict[str, Any]] = [{"role": "user", "content": "begin"}]
+    for number in range(20):
+        talk += json.loads(json.dumps(_THINKS[wire]).replace("ID", f"call_{number}"))
+        body = json.dumps({"model": "m", "input" if wire is Wire.RESPONSES else "messages": talk}).encode()
+        request = codec_for(wire).decode_request(body, open_body(body, tenant, wire))
+        looked.clear()
+        assert mend_history(request, Profile(), "me", AdaptationLog()) is request
+        assert len(looked) == 1
+
+
+def test_an_edit_in_the_middle_costs_what_is_behind_it() -> None:
+    """What is known of a history that came in one request is known of its beginning too, block by block."""
+    looked: list[Message] = []
+
+    def step(state: int, message: Message, _: None) -> int:
+        looked.append(message)
+        return state + len(message.parts)
+
+    fold: Folded[int, None] = Folded(lambda _: 0, step)
+    links: list[Beginning] = []
+    for number in range(100):
+        message = Message(role=Role.USER, parts=(Text(text=f"{number}"),))
+        links.append(Beginning(links[-1] if links else None, message))
+    assert fold.of(links[-1], None) == 100
+    looked.clear()
+    assert fold.of(Beginning(links[69], links[0].message), None) == 71
+    assert len(looked) <= 16
 
 
 _ODD: list[Message] = [

@@ -5,6 +5,7 @@ import gc
 import json
 import sys
 import tracemalloc
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -100,6 +101,24 @@ def _responses(draw: st.DrawFn) -> Json:
             return {"type": "message", "role": role, "content": [{"type": "input_text", "text": draw(_text)}]}
 
 
+#: Reasoning: alone, beside words, with state of its upstream and without.
+_THOUGHTS: dict[Wire, list[Json]] = {
+    Wire.CHAT: [
+        {"role": "assistant", "content": "so", "reasoning_content": "hm"},
+        {"role": "assistant", "content": None, "reasoning_content": "hm"},
+        {"role": "assistant", "content": "so", "reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}]},
+    ],
+    Wire.MESSAGES: [
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}]},
+        {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "so"}]},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "so"}]},
+    ],
+    Wire.RESPONSES: [
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]},
+        {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "x"},
+    ],
+}
+
 _ELEMENTS = {Wire.CHAT: _chat(), Wire.MESSAGES: _messages(), Wire.RESPONSES: _responses()}
 
 
@@ -133,7 +152,21 @@ def _bodies(draw: st.DrawFn, wire: Wire) -> list[bytes]:
     for _ in range(draw(st.integers(2, 9))):
         talk = draw(st.sampled_from(talks))
         match draw(
-            st.sampled_from(("exchange", "exchange", "exchange", "grow", "again", "cut", "edit", "remove", "fork"))
+            st.sampled_from(
+                (
+                    "exchange",
+                    "exchange",
+                    "exchange",
+                    "grow",
+                    "again",
+                    "cut",
+                    "edit",
+                    "remove",
+                    "fork",
+                    "think",
+                    "compact",
+                )
+            )
         ):
             case "exchange":
                 talk += draw(_exchange(wire))
@@ -147,6 +180,10 @@ def _bodies(draw: st.DrawFn, wire: Wire) -> list[bytes]:
                 del talk[draw(st.integers(0, len(talk) - 1))]
             case "fork":
                 talks.append([*talk, draw(_ELEMENTS[wire])])
+            case "think":
+                talk.insert(draw(st.integers(0, len(talk))), draw(st.sampled_from(_THOUGHTS[wire])))
+            case "compact":
+                talk[: draw(st.integers(1, len(talk)))] = [{"role": "user", "content": "what was said before"}]
             case _:
                 pass
         bodies.append(_written(wire, talk, messages_first=first, spaced=spaced, model=draw(st.sampled_from("fg"))))
@@ -164,6 +201,7 @@ def _written(wire: Wire, talk: list[Json], *, messages_first: bool, spaced: int 
 
 _PROFILES = (
     Profile(),
+    Profile(prefix_bound=True, reasoning_field="reasoning"),
     Profile(id_pattern="^[a-z0-9]+$", id_length=9, prefill=False),
     Profile(id_pattern="^c[12]$", id_length=9),
 )
@@ -173,7 +211,7 @@ def _told(error: MustcallError) -> tuple[object, ...]:
     return (type(error), str(error))
 
 
-def _outcome(wire: Wire, body: bytes, tenant: Tenant | None) -> list[object]:
+def _outcome(wire: Wire, body: bytes, tenant: Tenant | None, issuer: str = "me") -> list[object]:
     """Everything a turn makes of a body before it is sent: what is read, noted, planned and written for each wire."""
     told: list[object] = []
     fields = open_body(body, tenant, wire)
@@ -184,11 +222,11 @@ def _outcome(wire: Wire, body: bytes, tenant: Tenant | None) -> list[object]:
     except MustcallError as error:
         return [*told, _told(error)]
     told.append(request)
-    for profile in _PROFILES:
+    for profile, controls in product(_PROFILES, (Controls(), Controls(force_tools="f"))):
         # Read anew: what is known of a request from another profile must not be what makes both alike.
         request = codec_for(wire).decode_request(body, open_body(body, tenant, wire))
         try:
-            course = set_course(request, profile, "me", controls=Controls(), wording=Wording())
+            course = set_course(request, profile, issuer, controls=controls, wording=Wording())
             shaped = course.shaped()
         except MustcallError as error:
             told.append(_told(error))
@@ -197,7 +235,9 @@ def _outcome(wire: Wire, body: bytes, tenant: Tenant | None) -> list[object]:
         for upstream in Wire:
             log = AdaptationLog()
             try:
-                sent = write_body(codec_for(upstream).encode_request(shaped.request, Target(issuer="me"), log))
+                # Cold, everything is written as one; warm, behind what was written before.
+                target, pieces = Target(issuer=issuer), tenant is not None
+                sent = write_body(codec_for(upstream).encode_request(shaped.request, target, log, pieces=pieces))
             except MustcallError as error:
                 told.append(_told(error))
             else:
@@ -213,7 +253,8 @@ def test_warm_is_cold(wire: Wire, most: int, data: st.DataObject) -> None:
     """Rule 105: whatever came before, a request is read, mended, noted and written as if it were the first."""
     tenant = Conversations(most).of("a tenant", wire)
     for body in data.draw(_bodies(wire)):
-        assert _outcome(wire, body, tenant) == _outcome(wire, body, None)
+        issuer = data.draw(st.sampled_from(("me", "me", "another")))
+        assert _outcome(wire, body, tenant, issuer) == _outcome(wire, body, None, issuer)
 
 
 @pytest.mark.parametrize("wire", list(Wire))
@@ -323,7 +364,9 @@ def _memory(body: bytes, requests: int, other: Wire | None) -> tuple[int, int]:
         request = codec_for(Wire.CHAT).decode_request(came, open_body(came, tenant, Wire.CHAT))
         shaped = set_course(request, Profile(), "me", controls=Controls(), wording=Wording()).shaped()
         if other is not None:
-            write_body(codec_for(other).encode_request(shaped.request, Target(issuer="me"), AdaptationLog()))
+            write_body(
+                codec_for(other).encode_request(shaped.request, Target(issuer="me"), AdaptationLog(), pieces=True)
+            )
 
     send(0)  # modules are loaded, patterns compiled
     counted = conversations.size

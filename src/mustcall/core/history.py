@@ -8,17 +8,16 @@ one that goes another way from somewhere in the middle costs what is behind that
 Pure in effect: a step may depend on nothing but the state, the message and the key it is asked with.
 """
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from mustcall.core.message import Message
-from mustcall.core.request import Request
+from mustcall.core.request import HISTORY, Request
 
-__all__ = ["Beginning", "Folded", "begin", "beginning_of"]
+__all__ = ["Beginning", "BeginningKeeper", "Folded", "begin", "beginning_of", "continued"]
 
 S = TypeVar("S")
 K = TypeVar("K")
-_BEGINNING = "beginning"
 #: How many neighbours are gathered at once: a history is put together from blocks that all its branches share.
 _BLOCK = 16
 
@@ -38,15 +37,24 @@ class _Block:
         self.values = [link.value for link in links]
 
 
+class BeginningKeeper(Protocol):
+    """Who keeps a beginning, and counts the memory that is taken for it."""
+
+    def grow(self, beginning: "Beginning", size: int) -> bool:
+        """Count so many bytes more for a beginning; return False if it is kept no longer."""
+        ...
+
+
 class Beginning:
     """A conversation up to and with one message.
 
     `value` is the message's JSON; `signs` bounds the values in the JSON of all messages so far, and `sealed` says
     whether any of it may be sealed. `weight` is the memory this message takes, with what is made of it. What is found
-    out about it is held with it (`held`), and gone when it is forgotten. Threads may share one.
+    out about it is held with it (`held`), and gone when it is forgotten; what is large has to be counted (`keeper`).
+    Threads may share one.
     """
 
-    __slots__ = ("block", "depth", "held", "message", "past", "sealed", "signs", "value", "weight")
+    __slots__ = ("block", "depth", "held", "keeper", "message", "past", "sealed", "signs", "value", "weight")
 
     def __init__(
         self,
@@ -66,6 +74,8 @@ class Beginning:
         self.signs: int = signs if past is None else past.signs + signs
         self.depth: int = 1 if past is None else past.depth + 1
         self.held: dict[object, Any] = {}
+        #: Where it is kept; None if it goes with its request.
+        self.keeper: BeginningKeeper | None = None
         #: Once made never changed: every conversation that goes on from here has the same one.
         self.block: _Block | None = None
 
@@ -96,6 +106,8 @@ class Beginning:
 
 class Folded(Generic[S, K]):
     """What a history comes to, read from its start. States are kept where they were asked for, one for each fold.
+
+    On the way there one is kept at each block as well, so that an edit in the middle costs what is behind it.
 
     A state is for keys with the same `mark`, which is kept with it; without one it is for every key. Both stay small
     however long the history is and whatever else a request holds: they are kept for each branch of a conversation.
@@ -130,6 +142,8 @@ class Folded(Generic[S, K]):
         step = self._step
         for one in reversed(links):
             state = step(state, one.message, key)
+            if one.depth % _BLOCK == 0:
+                one.held[self] = (mark, state)
         links[0].held[self] = (mark, state)
         return state
 
@@ -137,17 +151,26 @@ class Folded(Generic[S, K]):
 def beginning_of(request: Request) -> Beginning | None:
     """Return the history of a request; the chain it was read into, or one of its own. None if it has no messages."""
     held = _held_by(request)
-    known: Beginning | None = held.get(_BEGINNING)
+    known: Beginning | None = held.get(HISTORY)
     if known is None:
         for message in request.messages:
             known = Beginning(known, message)
-        held[_BEGINNING] = known
+        held[HISTORY] = known
     return known
 
 
 def begin(request: Request, beginning: Beginning) -> Request:
     """Say which chain the messages of a request are; they must be its messages. Return the request."""
-    _held_by(request)[_BEGINNING] = beginning
+    _held_by(request)[HISTORY] = beginning
+    return request
+
+
+def continued(request: Request, before: Request, added: Sequence[Message]) -> Request:
+    """Say that a request has the messages of the one before and some more. Return the request."""
+    last = beginning_of(before)
+    for message in added:
+        last = Beginning(last, message)
+    _held_by(request)[HISTORY] = last
     return request
 
 

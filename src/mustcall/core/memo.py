@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
+from mustcall.core.memory import footprint
+
 __all__ = ["Attached", "Bounded", "Remembered"]
 
 K = TypeVar("K", bound=Hashable)
@@ -65,12 +67,15 @@ class Bounded(Generic[K, T]):
 
 
 class Remembered(Generic[T]):
-    """At most `most` values, each with the object it was made of: kept alive, so that its identity stays its own."""
+    """At most `most` values, each with the object it was made of: kept alive, so that its identity stays its own.
+
+    Bounded by the bytes of those objects as well; of a larger one everything is made again.
+    """
 
     __slots__ = ("_values",)
 
-    def __init__(self, most: int = 128) -> None:
-        self._values: Bounded[int | tuple[Hashable, ...], tuple[object, T]] = Bounded(most)
+    def __init__(self, most: int = 128, most_bytes: int = 4 * 1024 * 1024) -> None:
+        self._values: Bounded[int | tuple[Hashable, ...], tuple[object, T]] = Bounded(most, most_bytes)
 
     def get(self, key: object, *rest: Hashable, make: Callable[[], T]) -> T:
         """Return what was made of this very object before, or make it."""
@@ -79,8 +84,21 @@ class Remembered(Generic[T]):
         if known is not None:
             return known[1]
         value = make()
-        self._values.keep(place, (key, value))
+        self._values.keep(place, (key, value), _size_of(key))
         return value
+
+
+#: The last objects that something was made of: whoever offers new tools has many things made of them at once.
+_sizes: Bounded[int, tuple[object, int]] = Bounded(8)
+
+
+def _size_of(key: object) -> int:
+    known = _sizes.get(id(key))
+    if known is not None:
+        return known[1]
+    size = footprint(key)
+    _sizes.keep(id(key), (key, size))
+    return size
 
 
 class Attached(Generic[V, T]):

@@ -4,9 +4,11 @@
 """
 
 from sys import getsizeof
-from typing import Any, cast
+from typing import Any
 
-__all__ = ["TOO_MANY", "weigh", "weigh_structure"]
+import msgspec
+
+__all__ = ["TOO_MANY", "Weighed", "footprint", "weigh", "weigh_structure"]
 
 #: What a text or a number takes beside its characters.
 _LEAF = 56
@@ -14,30 +16,51 @@ _LEAF = 56
 TOO_MANY = 16_384
 
 
-def weigh(value: Any) -> tuple[int, int] | None:
-    """Return the bytes of a JSON value's texts and numbers, and those of its objects and arrays.
+class Weighed(msgspec.Struct, frozen=True, gc=False):
+    """What a JSON value takes: the bytes of its texts and numbers, and those of its objects and arrays."""
 
-    None if it holds too many values.
-    """
-    texts = structure = 0
-    left, waiting = TOO_MANY, [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            fields = cast("dict[str, Any]", one)
-            texts += sum(map(getsizeof, fields))
-            inner = [*fields.values()]
-        elif isinstance(one, list):
-            inner = cast("list[Any]", one)
-        else:
-            texts += getsizeof(one)
+    texts: int
+    structure: int
+    #: Its commas, brackets and braces, as they would be counted without those in texts (`core.elements`).
+    signs: int
+    #: Whether a text in it is not ASCII: it holds its UTF-8 as well once it was written.
+    wide: bool
+
+
+def weigh(value: Any) -> Weighed | None:
+    """Return what a JSON value takes; None if it holds too many values."""
+    texts = structure = signs = 0
+    wide = False
+    left = TOO_MANY
+    waiting: list[Any] = [[value]]
+    root = True
+    for one in waiting:
+        # The types are JSON's own, and this is done for each value of each new message.
+        inner = one
+        kind = one.__class__
+        if kind is dict:
+            texts += sum(map(getsizeof, one))
+            wide = wide or not all(map(str.isascii, one))
+            inner = one.values()
+        for each in inner:
+            kind = each.__class__
+            if kind is str:
+                texts += getsizeof(each)
+                wide = wide or not each.isascii()
+            elif kind is dict or kind is list:
+                waiting.append(each)
+            else:
+                texts += getsizeof(each)
+        if root:
+            root = False
             continue
-        left -= len(inner)
+        count = len(one)
+        left -= count
         if left < 0:
             return None
-        structure += getsizeof(cast("object", one))
-        waiting += inner
-    return texts, structure
+        signs += count or 1
+        structure += getsizeof(one)
+    return Weighed(texts, structure, signs, wide)
 
 
 def weigh_structure(value: dict[str, Any] | list[Any]) -> int | None:
@@ -52,3 +75,23 @@ def weigh_structure(value: dict[str, Any] | list[Any]) -> int | None:
         inner = one.values() if isinstance(one, dict) else one
         waiting += [each for each in inner if isinstance(each, dict | list)]
     return size
+
+
+def footprint(value: object) -> int:
+    """Return about how many bytes a value of ours takes, with all that it holds; what it holds twice counts twice."""
+    size = 0
+    waiting: list[Any] = [value]
+    for one in waiting:
+        size += getsizeof(one)
+        kind = one.__class__
+        if kind is dict:
+            waiting += one
+            waiting += one.values()
+        elif kind in _HOLDERS:
+            waiting += one
+        elif isinstance(one, msgspec.Struct):
+            waiting += msgspec.structs.astuple(one)
+    return size
+
+
+_HOLDERS = frozenset({tuple, list, set, frozenset})

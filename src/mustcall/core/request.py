@@ -1,6 +1,7 @@
 """What a caller asks for, independent of the wire it came on."""
 
 from enum import StrEnum
+from typing import Any, Self
 
 import msgspec
 
@@ -8,7 +9,10 @@ from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Value
 from mustcall.core.tools import ProviderTool, Tool, ToolChoice
 
-__all__ = ["OutputFormat", "OutputKind", "ReasoningConfig", "ReasoningMode", "Request"]
+__all__ = ["HISTORY", "OutputFormat", "OutputKind", "ReasoningConfig", "ReasoningMode", "Request"]
+
+#: Under which name a request holds the chain of its messages (`core.history`).
+HISTORY = "beginning"
 
 
 class ReasoningMode(StrEnum):
@@ -68,3 +72,11 @@ class Request(Value, frozen=True, dict=True):
     stream: bool = False
     stream_usage: bool = False
     previous_response_id: str | None = None
+
+    def evolve(self, **changes: Any) -> Self:
+        """Return a changed copy; what is known of its messages is known of the copy, unless they are others."""
+        changed = super().evolve(**changes)
+        if "messages" not in changes and HISTORY in self.__dict__:
+            held: Any = changed.__dict__  # a plain dict, whatever the type of a frozen value says
+            held[HISTORY] = self.__dict__[HISTORY]
+        return changed

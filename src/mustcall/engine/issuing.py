@@ -12,6 +12,7 @@ import hashlib
 from typing import Any, cast
 
 from mustcall.core.history import Folded, beginning_of
+from mustcall.core.memo import Attached
 from mustcall.core.message import Message
 from mustcall.core.parts import OpaqueState, Part, Reasoning
 from mustcall.core.reply import Reply
@@ -48,6 +49,10 @@ class IssuedStates:
         """Return the request with the states of other issuers marked as theirs; the same object if there are none."""
         if not self._by or not _stateful.of(beginning_of(request), None):
             return request
+        if all(
+            self._by.get(digest, issuer) == issuer for digests in _unsigned.each(request.messages) for digest in digests
+        ):
+            return request
         messages = tuple(self._message(message, issuer) for message in request.messages)
         changed = any(new is not old for new, old in zip(messages, request.messages, strict=True))
         return request.evolve(messages=messages) if changed else request
@@ -64,6 +69,17 @@ class IssuedStates:
         if maker == issuer:
             return part
         return part.evolve(state=OpaqueState(part.state.form, part.state.data, maker))
+
+
+def _digests_of(message: Message) -> tuple[bytes, ...]:
+    """Return digests of the states in a message that do not say who made them."""
+    states = [part.state for part in message.parts if isinstance(part, Reasoning)]
+    digests = [_digest(state) for state in states if state is not None and not state.issuer]
+    return tuple(digest for digest in digests if digest is not None)
+
+
+#: A digest takes long to make, and a conversation brings its states with every request.
+_unsigned: Attached[Message, tuple[bytes, ...]] = Attached("digests of states", _digests_of)
 
 
 def _has_state(found: bool, message: Message, _: None) -> bool:

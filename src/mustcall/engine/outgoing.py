@@ -79,7 +79,7 @@ class Outgoing:
         if not self._same_wire and self._written is None:
             self._refuse_lost_demand()
         try:
-            body = self._theirs.encode_request(outgoing, target, self._log)
+            body = self._theirs.encode_request(outgoing, target, self._log, pieces=True)
             self.limit = next((body[name] for name in _LIMITS if isinstance(body.get(name), int)), None)
             return write_body({**body, **extra} if extra else body)
         except RecursionError:  # what can just be read cannot always be written

@@ -169,8 +169,13 @@ class Codec(Protocol):
         """Read a caller's request; raise `InvalidRequest` or `UnsupportedFeature`. `fields` are its top level."""
         ...
 
-    def encode_request(self, request: Request, target: Target, log: AdaptationLog) -> JsonObject:
-        """Write a request for an upstream; raise `UnsupportedFeature` for what must not be dropped."""
+    def encode_request(
+        self, request: Request, target: Target, log: AdaptationLog, *, pieces: bool = False
+    ) -> JsonObject:
+        """Write a request for an upstream; raise `UnsupportedFeature` for what must not be dropped.
+
+        With `pieces` its messages may be `written_history.Pieces`, which only `encode_cache.write_body` can write.
+        """
         ...
 
     def decode_reply(self, body: bytes, provenance: Provenance) -> Reply:

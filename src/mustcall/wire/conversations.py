@@ -26,7 +26,7 @@ from mustcall.core.origin import Wire
 
 __all__ = ["Conversations", "Known", "New", "Tenant", "ends_of", "first_element"]
 
-_MOST_BYTES = 80 * 1024 * 1024
+_MOST_BYTES = 96 * 1024 * 1024
 #: One part in so many is for what came once.
 _ONCE = 4
 #: One body larger than this is a document rather than a conversation.
@@ -42,9 +42,10 @@ _BLANKS = frozenset(b" \t\r\n")
 class _Node:
     """A piece of a body, from `start` on; `ends` are the ends of messages in it, `links` the beginnings they end."""
 
-    __slots__ = ("children", "ends", "first", "forgotten", "links", "once", "parent", "piece", "size", "start")
+    __slots__ = ("children", "ends", "first", "forgotten", "home", "links", "once", "parent", "piece", "size", "start")
 
-    def __init__(self, parent: "_Node | None", start: int, piece: bytes, first: int) -> None:
+    def __init__(self, home: "Conversations", parent: "_Node | None", start: int, piece: bytes, first: int) -> None:
+        self.home = home
         self.parent = parent
         self.start = start
         self.piece = piece
@@ -68,6 +69,10 @@ class _Node:
     def goes_on(self) -> bool:
         """Whether what comes behind it goes on with a conversation: it is a leaf that ends where a message ends."""
         return not self.children and bool(self.ends) and self.ends[-1] == self.end
+
+    def grow(self, beginning: Beginning, size: int) -> bool:
+        """Count so many bytes more for a beginning; return False if it is kept no longer."""
+        return self.home.grow(beginning, size)
 
 
 class Known(msgspec.Struct, frozen=True, gc=False):
@@ -162,10 +167,25 @@ class Conversations:
             while self.size > self._most_bytes and len(self) > 1:
                 self._forget()
 
+    def grow(self, beginning: Beginning, size: int) -> bool:
+        """Count so many bytes more for a beginning; return False if it is kept no longer."""
+        with self._lock:
+            node = beginning.keeper
+            if not isinstance(node, _Node) or beginning.weight + size > self._most_bytes // _ONCE:
+                return False
+            beginning.weight += size
+            node.size += size
+            self.size += size
+            if node.once:
+                self._once_size += size
+            while self.size > self._most_bytes and len(self) > 1:
+                self._forget()
+            return beginning.keeper is not None
+
     def _root(self, key: tuple[str, Wire]) -> _Node:
         node = self._roots.get(key)
         if node is None:
-            node = self._roots[key] = _Node(None, 0, b"", 0)
+            node = self._roots[key] = _Node(self, None, 0, b"", 0)
             self._leaves[node] = key
             self.size += node.size
         return node
@@ -189,7 +209,7 @@ class Conversations:
         once = not node.goes_on
         self._remove(node)
         if node.children or len(node.piece) >= _GROWS or node.parent is None:
-            leaf = _Node(node, at, body[at:last], new.first)
+            leaf = _Node(self, node, at, body[at:last], new.first)
             leaf.size += weight
             node.children[body[at]] = leaf
             self.size += leaf.size
@@ -200,6 +220,8 @@ class Conversations:
             node.piece += body[at:last]
         node.ends += ends
         node.links += links
+        for link in links:
+            link.keeper = node
         node.once = once
         self._add(node, key)
 
@@ -207,11 +229,13 @@ class Conversations:
         """Put a node of its own in front of what is behind a place; return it."""
         parent = node.parent
         assert parent is not None, "the root has no bytes"
-        front = _Node(parent, node.start, node.piece[: at - node.start], node.first)
+        front = _Node(self, parent, node.start, node.piece[: at - node.start], node.first)
         parent.children[front.piece[0]] = front
         count = bisect_right(node.ends, at)
         front.ends, front.links = node.ends[:count], node.links[:count]
         node.ends, node.links = node.ends[count:], node.links[count:]
+        for link in front.links:
+            link.keeper = front
         node.parent, node.piece, node.start = front, node.piece[at - node.start :], at
         front.children[node.piece[0]] = node
         front.size += sum([link.weight for link in front.links])
@@ -250,6 +274,8 @@ class Conversations:
         once = self._once_size > self._most_bytes // _ONCE or not self._leaves
         leaf, key = (self._once if once else self._leaves).popitem(last=False)
         leaf.forgotten = True
+        for link in leaf.links:
+            link.keeper = None
         self.size -= leaf.size
         if leaf.once:
             self._once_size -= leaf.size

@@ -19,7 +19,7 @@ import msgspec
 from mustcall.core.elements import signs_of
 from mustcall.core.history import Beginning, begin
 from mustcall.core.memo import Bounded
-from mustcall.core.memory import weigh, weigh_structure
+from mustcall.core.memory import Weighed, weigh
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Origin
 from mustcall.core.parts import Part, Text, ToolResult
@@ -48,9 +48,6 @@ _value = msgspec.json.Decoder()
 #: What is made of each message whatever it holds (measured: up to 1,700 bytes), and in how many forms the rest.
 _EACH = 1792
 _FORMS = 3
-#: So few values need no look at each: they take so many bytes.
-_FEW = 16
-_VALUE = 80
 #: Stands for what is read apart.
 _NOTHING = msgspec.Raw(b"")
 
@@ -225,9 +222,10 @@ class RepeatedReader:
             written = bytes(element)
             json = _value.decode(written)
             message = self._read_message(json)
-            signs, sealed = signs_of(written) + 1, holds_seal(written)
-            weight = _weight(written, json, message, signs)
-            last = Beginning(last, message, json, sealed=sealed, signs=signs, weight=weight)
+            weighed = weigh(json)
+            signs = 1 + (signs_of(written) if weighed is None else weighed.signs)
+            weight = sys.maxsize if weighed is None else _weight(len(written), weighed, message)
+            last = Beginning(last, message, json, sealed=holds_seal(written), signs=signs, weight=weight)
         return last
 
     def _frame(self, fields: Fields, offer: Any, offered: Tools) -> tuple[JsonObject, Request]:
@@ -246,26 +244,12 @@ class RepeatedReader:
         return _filled(msgspec.structs.replace(frame, tools=tools), None if holds_seal(body) else value, messages)
 
 
-def _weight(written: bytes, json: Any, message: Message, signs: int) -> int:
+def _weight(size: int, weighed: Weighed, message: Message) -> int:
     """Return the memory that a message takes when it was read, looked at and written for another wire."""
-    size = len(written)
-    # A text that is not ASCII may take four times its bytes, and holds its UTF-8 as well once it was written.
-    wide = not written.isascii() or b"\\u" in written
-    if wide:
-        weighed = weigh(json)
-    elif signs <= _FEW:
-        weighed = size, signs * _VALUE
-    else:
-        structure = weigh_structure(json)
-        weighed = None if structure is None else (size, structure)
-    if weighed is None:
-        return sys.maxsize
-    texts, structure = weighed
     # One text is shared by all forms of its message. Arguments are a text in one and values in another, and several
     # texts are joined.
-    if not _is_one_text(message.parts):
-        texts *= _FORMS
-    return _EACH + texts + structure * _FORMS + (size if wide else 0)
+    texts = weighed.texts if _is_one_text(message.parts) else weighed.texts * _FORMS
+    return _EACH + texts + weighed.structure * _FORMS + (size if weighed.wide else 0)
 
 
 def _is_one_text(parts: tuple[Part, ...]) -> bool:

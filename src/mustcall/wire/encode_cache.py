@@ -20,6 +20,7 @@ from mustcall.core.tools import ProviderTool, Tool
 from mustcall.wire.codec import Target
 from mustcall.wire.decode_cache import bytes_of
 from mustcall.wire.offer import stands_alone
+from mustcall.wire.written_history import Pieces, splice
 
 __all__ = ["OfSettings", "WrittenSettings", "WrittenTools", "WrittenTurns", "tools_as_bytes", "write_body"]
 
@@ -30,6 +31,8 @@ _bytes: Remembered[msgspec.Raw] = Remembered(32)
 _MOST_BYTES = 2 * 1024 * 1024
 #: The bytes that objects and arrays of a written message take without a closer look.
 _STRUCTURE = 4096
+#: The fields that hold messages.
+_LISTED = ("messages", "input")
 _FIELDS = Request.__struct_fields__
 _MODEL, _MESSAGES, _ORIGIN = map(_FIELDS.index, ("model", "messages", "origin"))
 
@@ -37,7 +40,13 @@ _MODEL, _MESSAGES, _ORIGIN = map(_FIELDS.index, ("model", "messages", "origin"))
 def write_body(body: JsonObject) -> bytes:
     """Write a request body. The bytes of its tools are found again where the list is one that came before."""
     tools: Any = body.get("tools")
-    return msgspec.json.encode({**body, "tools": tools_as_bytes(tools)} if tools else body)
+    if tools:
+        body = {**body, "tools": tools_as_bytes(tools)}
+    for listed in _LISTED:
+        pieces: Any = body.get(listed)
+        if isinstance(pieces, Pieces):
+            return splice(body, listed, pieces)
+    return msgspec.json.encode(body)
 
 
 def tools_as_bytes(tools: list[JsonObject]) -> msgspec.Raw:
@@ -174,7 +183,7 @@ class WrittenTurns:
         structure = weigh_structure(written)
         if structure is None or structure > _STRUCTURE * len(messages):
             weighed = weigh(written)
-            if weighed is None or weighed[1] > _STRUCTURE + 2 * weighed[0]:
+            if weighed is None or weighed.structure > _STRUCTURE + 2 * weighed.texts:
                 return
         first, *following = messages
         held: Any = first.__dict__  # a plain dict, whatever the type of a frozen value says

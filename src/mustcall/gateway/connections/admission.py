@@ -23,9 +23,10 @@ async def check_elements(body: bytes, most: int, fields: Fields | None = None) -
     """
     if len(body) <= most:  # a value takes a byte at least
         return
-    known = fields.known if isinstance(fields, Opened) else None
-    if known is not None and isinstance(fields, Opened) and known.beginning.signs + signs_of(fields.rest) <= most:
-        return
+    if isinstance(fields, Opened) and fields.known is not None:
+        left = most - fields.known.beginning.signs
+        if len(fields.rest) <= left or signs_of(fields.rest) <= left:
+            return
     if await holds_more(body, most):
         raise BodyTooLarge(
             f"the body holds more than {most} values; this gateway takes no more ([limits] body_elements)"

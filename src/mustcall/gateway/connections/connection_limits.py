@@ -166,14 +166,14 @@ class FrontProtocol(JoiningProtocol):
 
     def _take_in_slices(self, data: bytes) -> None:
         """Take many bytes: headers are counted after each slice, wherever in it a head begins."""
-        start = 0
+        start, view = 0, memoryview(data)  # a slice of bytes would be a copy
         while start < len(data):
             # No head can begin before the body has ended: all of it may be taken at once.
             size = _SLICE if self._in_head else max(_SLICE, _declared(self.headers) - self._size)
-            piece = data[start : start + size]
+            piece = view[start : start + size]
             start += size
             self._size += len(piece)
-            _take(self, piece)
+            _take(self, cast("bytes", piece))  # the parser takes any buffer
             if self._size or len(self.headers) > self.front.limits.header_count:
                 self._check_begun()
             if self._refused or self.transport.is_closing():

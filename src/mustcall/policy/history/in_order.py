@@ -17,7 +17,7 @@ from mustcall.core.history import Folded, beginning_of
 from mustcall.core.memo import Attached
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Wire
-from mustcall.core.parts import Audio, File, Image, Part, Refusal, Text, ToolCall, ToolResult
+from mustcall.core.parts import Audio, File, Image, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from mustcall.core.request import Request
 from mustcall.policy.words.talk import talk_length
 
@@ -38,7 +38,7 @@ class _Kind(Enum):
 
     #: People and instructions, in words and pictures.
     SAYS = 1
-    #: The assistant, in words and calls.
+    #: The assistant, in thoughts, words and calls.
     ASKS = 2
     #: Results, and what a user says behind them.
     ANSWERS = 3
@@ -65,6 +65,9 @@ class _Traits(msgspec.Struct, frozen=True):
     goes_on: bool = False
     #: Whether a model may answer it.
     ends: bool = False
+    #: Whether the assistant thinks in it, and whether it does nothing else.
+    thinks: bool = False
+    unsaid: bool = False
 
 
 class HistoryOrder(msgspec.Struct, frozen=True):
@@ -91,6 +94,10 @@ class HistoryOrder(msgspec.Struct, frozen=True):
     #: Whether results must follow the last calls at once, and whether some of them came.
     closed: bool = False
     answering: bool = False
+    #: Whether the assistant's reasoning is in it: what of it an upstream may get is not known here.
+    thinks: bool = False
+    #: Whether the assistant has thought and said nothing yet.
+    unsaid: bool = False
 
     @property
     def kept(self) -> bool:
@@ -137,6 +144,7 @@ def _next(order: HistoryOrder, message: Message, _: None) -> HistoryOrder:
             waiting=waiting.difference(traits.ids) if kind is _Kind.ANSWERS else waiting,
             closed=order.closed,
             answering=order.answering or kind is _Kind.ANSWERS,
+            thinks=order.thinks,
         )
     new = frozenset(traits.ids)
     names = order.names if order.names.issuperset(traits.names) else order.names.union(traits.names)
@@ -153,11 +161,15 @@ def _next(order: HistoryOrder, message: Message, _: None) -> HistoryOrder:
         ends=traits.ends,
         waiting=waiting | new if waiting else new,
         closed=traits.closed,
+        thinks=order.thinks or traits.thinks,
+        unsaid=traits.unsaid,
     )
 
 
 def _may_follow(order: HistoryOrder, traits: _Traits) -> bool:
     """Tell whether a message may stand where a history has come to."""
+    if order.unsaid and traits.kind is not _Kind.ASKS:
+        return False
     match traits.kind:
         case _Kind.OTHER:
             return False
@@ -186,7 +198,8 @@ _orders: Folded[HistoryOrder, None] = Folded(lambda _: HistoryOrder(), _next)
 
 def ids_called(request: Request) -> tuple[frozenset[str], ...]:
     """Return the ids of all calls in a request's history, in a few sets."""
-    return _called.of(beginning_of(request), None)
+    order = order_of(request)
+    return order.ids if order.regular else _called.of(beginning_of(request), None)
 
 
 _called: Folded[tuple[frozenset[str], ...], None] = Folded(
@@ -229,7 +242,7 @@ def _traits_of(message: Message) -> _Traits:
 def _assistant(message: Message, length: int) -> _Traits:
     """Return the traits of what the assistant said and called."""
     calls: list[ToolCall] = []
-    speaks = blank = marked = False
+    speaks = blank = marked = thinks = False
     for part in message.parts:
         if isinstance(part, ToolCall):
             if part.namespace is not None:
@@ -241,11 +254,13 @@ def _assistant(message: Message, length: int) -> _Traits:
             else:
                 speaks = True
                 marked = marked or (isinstance(part, Text) and OPENS_MARKUP.search(part.text) is not None)
+        elif isinstance(part, Reasoning):
+            thinks = True
         else:
             return _Traits(_Kind.OTHER, length)
     ids = tuple([call.id for call in calls])
     wire = message.origin.wire if message.origin is not None else None
-    if not (speaks or calls) or (blank and wire is Wire.MESSAGES) or len(set(ids)) != len(ids):
+    if not (speaks or calls or thinks) or (blank and wire is Wire.MESSAGES) or len(set(ids)) != len(ids):
         return _Traits(_Kind.OTHER, length)
     return _Traits(
         _Kind.ASKS,
@@ -255,6 +270,8 @@ def _assistant(message: Message, length: int) -> _Traits:
         plain=all([_PLAIN.fullmatch(one) is not None for one in ids]),  # noqa: C419  cheaper than a generator
         marked=marked,
         closed=wire is Wire.CHAT and bool(calls),
+        thinks=thinks,
+        unsaid=not (speaks or calls),
     )
 
 

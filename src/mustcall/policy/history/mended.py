@@ -25,7 +25,7 @@ from mustcall.policy.facts.wording import Wording
 from mustcall.policy.history.in_order import order_of
 from mustcall.policy.history.leftover_markup import is_unmarked, strip_markup
 from mustcall.policy.history.pairing import pair_results
-from mustcall.policy.history.reasoning_state import bound_until, fit_reasoning, without_reasoning
+from mustcall.policy.history.reasoning_state import bound_until, fit_reasoning, keeps_reasoning, without_reasoning
 
 __all__ = ["drop_reasoning", "mend_history", "remove_trailing_assistant"]
 
@@ -41,7 +41,7 @@ def mend_history(
     request: Request, profile: Profile, issuer: str, log: AdaptationLog, wording: Wording = _WORDING
 ) -> Request:
     """Return the request with a history this upstream takes; the same object if it has one already."""
-    if _is_clean(request, profile):
+    if _is_clean(request, profile, issuer):
         return request
     stubs = _stubs(request.messages) if profile.history_needs_tools and not request.tools else ()
     messages = request.messages
@@ -62,12 +62,14 @@ def mend_history(
     return request.evolve(**changes) if changes else request
 
 
-def _is_clean(request: Request, profile: Profile) -> bool:
+def _is_clean(request: Request, profile: Profile, issuer: str) -> bool:
     """Tell cheaply whether a history needs nothing; of one that does not say so by itself nothing is told."""
     order = order_of(request)
     if order.talk is not None:
         return True
-    if not order.kept or not (order.ends or profile.prefill):
+    if not order.kept or order.unsaid or not (order.ends or profile.prefill):
+        return False
+    if order.thinks and not keeps_reasoning(request, profile, issuer):
         return False
     if order.names and profile.history_needs_tools and not request.tools:
         return False

@@ -10,15 +10,20 @@ It knows no wire's spelling; which forms a codec can carry is the codec's busine
 from collections import Counter
 from collections.abc import Callable
 from enum import Enum
+from functools import lru_cache
 from typing import Any, cast
 
+import msgspec
+
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.history import Folded, beginning_of
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import OpaqueState, Part, Reasoning, ToolCall
+from mustcall.core.request import Request
 from mustcall.policy.facts.profile import Profile, ReasoningPolicy, SchemaTarget
 
-__all__ = ["bound_until", "fit_reasoning", "without_reasoning"]
+__all__ = ["bound_until", "fit_reasoning", "keeps_reasoning", "without_reasoning"]
 
 _Messages = tuple[Message, ...]
 
@@ -61,6 +66,40 @@ def fit_reasoning(messages: _Messages, profile: Profile, issuer: str, log: Adapt
         if fates[fate]:
             log.add(kind, "reasoning", detail)
     return fitted
+
+
+class _Taker(msgspec.Struct, frozen=True):
+    """Who is handed back reasoning."""
+
+    profile: Profile
+    issuer: str
+
+    def mark(self) -> object:
+        """Return what stands for all that a thought's fate depends on."""
+        return _mark(self.profile.reasoning_field, _wants_signatures(self.profile), self.issuer)
+
+
+@lru_cache(maxsize=1024)
+def _mark(*_: object) -> object:
+    return object()
+
+
+def keeps_reasoning(request: Request, profile: Profile, issuer: str) -> bool:
+    """Tell whether an upstream may get all reasoning of a history as it is."""
+    if profile.reasoning_history is ReasoningPolicy.DROP:
+        return False
+    return _kept.of(beginning_of(request), _Taker(profile, issuer))
+
+
+def _still_kept(kept: bool, message: Message, taker: _Taker) -> bool:
+    return kept and all(
+        _fitted(part, taker.profile, taker.issuer)[1] is _Fate.KEPT
+        for part in message.parts
+        if isinstance(part, Reasoning)
+    )
+
+
+_kept: Folded[bool, _Taker] = Folded(lambda _: True, _still_kept, _Taker.mark)
 
 
 def without_reasoning(messages: _Messages) -> _Messages:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.history import continued
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import JsonObject, Origin
 from mustcall.core.parts import CallKind, Part, Reasoning, Text, ToolCall, ToolResult
@@ -93,20 +94,21 @@ def shape(
     if profile.bounded_schemas and not rung.constrains:
         changes |= _bounded_output(request, log)
     changes |= _not_taken(request, changes.get("tool_choice", request.tool_choice), profile, log)
-    messages = changes.get("messages", request.messages)
     directed = [user_turn(text) for text in texts]
     if directed:
         log.add(AdaptationKind.DIRECTIVE_ADDED, "messages", f"{len(directed)} at the tail")
-    if directed or tail:
-        messages = (*messages, *directed, *tail)
-        changes["messages"] = messages
     if changes.get("tool_choice", request.tool_choice) == request.tool_choice:
         changes.pop("tool_choice", None)
-    shaped = request.evolve(**changes) if changes else request
+    shaped = _with_tail(request.evolve(**changes) if changes else request, (*directed, *tail))
     if rung.kind is RungKind.TEXT or (plan.protocol is Protocol.PROMPT and rung.kind is RungKind.PLAIN):
         named = demand.choice.name if demand.choice is not None else None
         shaped = _as_text(shaped, profile, log, named)
     return Shaped(shaped, extra)
+
+
+def _with_tail(request: Request, tail: tuple[Message, ...]) -> Request:
+    """Return the request with messages behind its own; what is known of those stays known."""
+    return continued(request.evolve(messages=(*request.messages, *tail)), request, tail) if tail else request
 
 
 def _not_taken(request: Request, choice: ToolChoice | None, profile: Profile, log: AdaptationLog) -> dict[str, Any]:

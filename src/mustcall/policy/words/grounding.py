@@ -26,6 +26,7 @@ from functools import lru_cache
 import msgspec
 
 from mustcall.core.errors import ConfigError
+from mustcall.core.history import Folded, beginning_of
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Part, Text, ToolResult
 from mustcall.core.request import Request
@@ -113,13 +114,17 @@ def latest_input(request: Request) -> LatestInput:
     blank text and media there belong to the results. Text that a client adds by itself never counts.
     """
     messages = request.messages
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if message.role is Role.USER:
-            texts = input_of(message.parts)
-            if texts is not None:
-                return LatestInput(texts, messages[index + 1 :])
-    return LatestInput((), messages)
+    _, latest = _latest.of(beginning_of(request), None)
+    return LatestInput(input_of(messages[latest - 1].parts) or () if latest else (), messages[latest:])
+
+
+def _next(state: tuple[int, int], message: Message, _: None) -> tuple[int, int]:
+    """Return the number of messages with one more, and the number of the user's latest; 0 is none."""
+    number = state[0] + 1
+    return number, number if message.role is Role.USER and input_of(message.parts) is not None else state[1]
+
+
+_latest: Folded[tuple[int, int], None] = Folded(lambda _: (0, 0), _next)
 
 
 def find_rule(rules: Sequence[GroundingRule], request: Request) -> GroundingMatch | None:

@@ -40,9 +40,11 @@ class ChatCodec:
         """Read a caller's request."""
         return decode_request(body, fields)
 
-    def encode_request(self, request: Request, target: Target, log: AdaptationLog) -> JsonObject:
+    def encode_request(
+        self, request: Request, target: Target, log: AdaptationLog, *, pieces: bool = False
+    ) -> JsonObject:
         """Write a request for an upstream."""
-        return encode_request(request, target, log)
+        return encode_request(request, target, log, pieces=pieces)
 
     def decode_reply(self, body: bytes, provenance: Provenance) -> Reply:
         """Read a whole reply."""

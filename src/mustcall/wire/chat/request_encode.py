@@ -4,7 +4,7 @@ A message or tool that came on this wire and was not changed goes out as it came
 canonical parts, and what has no form here is noted or refused.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
@@ -49,6 +49,7 @@ from mustcall.wire.offer import custom_arguments, offer_for
 from mustcall.wire.reading import maybe_object
 from mustcall.wire.sealing import open_state
 from mustcall.wire.turns import drop_foreign_item, is_billing_header, result_text
+from mustcall.wire.written_history import Pieces, WrittenHistory
 
 __all__ = ["encode_request"]
 
@@ -75,12 +76,14 @@ _REFUSED = {
 }
 
 
-def encode_request(request: Request, target: Target, log: AdaptationLog) -> JsonObject:
+def encode_request(request: Request, target: Target, log: AdaptationLog, *, pieces: bool = False) -> JsonObject:
     """Write a request for a chat upstream."""
     raw = request.raw_for(_CHAT)
     if raw is not None:
         return raw
-    messages = _Conversation(target.issuer, log).encode(request)
+    messages: object = _in_pieces(request, target.issuer, log) if pieces else None
+    if messages is None:
+        messages = _Conversation(target.issuer, log).encode(request)
     return {"model": request.model, "messages": messages, **_settings.get(request, target, log)}
 
 
@@ -312,12 +315,33 @@ def _kind_of(part: Part) -> str:
 _turns = WrittenTurns(_CHAT)
 
 
-class _Conversation:
-    """Writes messages in order: assistant neighbours of finer wires joined, results split, their media after them."""
+def _in_pieces(request: Request, issuer: str, log: AdaptationLog) -> Pieces | None:
+    """Write the `messages` of a conversation that is kept; what was written before is found."""
+    system = request.system
+    return _history.get(request, issuer, log, None if system is None else lambda: _prompt(system, issuer, log))
 
-    def __init__(self, issuer: str, log: AdaptationLog) -> None:
+
+def _prompt(system: Message, issuer: str, log: AdaptationLog) -> list[JsonObject]:
+    return _Conversation(issuer, log).prompt(system)
+
+
+def _passage(_: Request, messages: Sequence[Message], issuer: str, log: AdaptationLog) -> tuple[list[JsonObject], bool]:
+    return _Conversation(issuer, log, kept=False).write(messages), False
+
+
+_history = WrittenHistory(_passage)
+
+
+class _Conversation:
+    """Writes messages in order: assistant neighbours of finer wires joined, results split, their media after them.
+
+    `kept` says that how each turn was written is remembered with it.
+    """
+
+    def __init__(self, issuer: str, log: AdaptationLog, *, kept: bool = True) -> None:
         self._issuer = issuer
         self._log = log
+        self._kept = kept
         self._out: list[JsonObject] = []
         self._assistant: list[Message] = []
         self._media: list[Part] = []
@@ -326,7 +350,16 @@ class _Conversation:
         """Return the `messages` array."""
         if request.system is not None:
             self._repeat(request.system, _Conversation._system)
-        for message in request.messages:
+        return self.write(request.messages)
+
+    def prompt(self, system: Message) -> list[JsonObject]:
+        """Return the system prompt that stands outside the messages."""
+        self._repeat(system, _Conversation._system)
+        return self._out
+
+    def write(self, messages: Iterable[Message]) -> list[JsonObject]:
+        """Return neighbouring messages, behind what was written before."""
+        for message in messages:
             raw = message.raw_for(_CHAT)
             if raw is not None:
                 self._flush_assistant()
@@ -354,19 +387,20 @@ class _Conversation:
     def _flush_assistant(self) -> None:
         run = self._assistant
         if run:
-            written = _turns.find(run, self._issuer, self._log)
+            written = _turns.find(run, self._issuer, self._log) if self._kept else None
             if written is None:
                 alone = _Conversation(self._issuer, AdaptationLog())
                 encoded = alone._encode_assistant(run)
                 written = [encoded] if encoded is not None else []
                 self._log.extend(alone._log.entries)
-                _turns.keep(run, self._issuer, written, alone._log)
+                if self._kept:
+                    _turns.keep(run, self._issuer, written, alone._log)
             self._out += written
             self._assistant = []
 
     def _repeat(self, message: Message, write: "Callable[[_Conversation, Message], None]") -> None:
         """Write a message, or find how it was written before; media beside results wait for what comes next."""
-        if self._media:
+        if self._media or not self._kept:
             write(self, message)
             return
         written = _turns.find((message,), self._issuer, self._log)

@@ -54,9 +54,11 @@ class MessagesCodec:
         """Read a caller's request (of `count_tokens` too)."""
         return requests.decode_request(body, fields)
 
-    def encode_request(self, request: Request, target: Target, log: AdaptationLog) -> JsonObject:
+    def encode_request(
+        self, request: Request, target: Target, log: AdaptationLog, *, pieces: bool = False
+    ) -> JsonObject:
         """Write a request for an upstream."""
-        return requests.encode_request(request, target, log)
+        return requests.encode_request(request, target, log, pieces=pieces)
 
     def decode_reply(self, body: bytes, provenance: Provenance) -> Reply:
         """Read an upstream's whole reply."""

@@ -43,8 +43,9 @@ from mustcall.wire.naming import flat_name, legal_id
 from mustcall.wire.reading import maybe_object
 from mustcall.wire.sealing import open_state
 from mustcall.wire.turns import drop_foreign_item, turns
+from mustcall.wire.written_history import Pieces, WrittenHistory
 
-__all__ = ["PromptWriter", "carries_foreign_state"]
+__all__ = ["PromptWriter", "answers_bare_call", "carries_foreign_state", "in_pieces"]
 
 _WIRE = Wire.MESSAGES
 _SYSTEM_ROLES = (Role.SYSTEM, Role.DEVELOPER)
@@ -64,11 +65,17 @@ def _is_native(message: Message) -> bool:
 
 
 class PromptWriter:
-    """Writes one request's prompt; what it changes goes to the log."""
+    """Writes one request's prompt; what it changes goes to the log.
 
-    __slots__ = ("_issuer", "_log", "_request", "_system")
+    `kept` says that how each turn was written is remembered with it.
+    """
 
-    def __init__(self, request: Request, issuer: str, log: AdaptationLog) -> None:
+    __slots__ = ("_issuer", "_kept", "_log", "_request", "asked_tools", "leading")
+
+    def __init__(self, request: Request, issuer: str, log: AdaptationLog, *, kept: bool = True) -> None:
+        self._kept = kept
+        #: Whether what was written depends on the tools on offer.
+        self.asked_tools = False
         self._request = request
         self._issuer = issuer
         self._log = log
@@ -77,12 +84,13 @@ class PromptWriter:
             if message.role not in _SYSTEM_ROLES or _is_native(message):
                 break
             leading += 1
-        self._system = leading
+        #: How many messages at the beginning are part of the system prompt.
+        self.leading = leading
 
     def system(self) -> str | list[JsonObject] | None:
         """Return the `system` prompt: the request's own, then leading system messages; None if there is none."""
         own = self._request.system
-        hoisted = self._request.messages[: self._system]
+        hoisted = self._request.messages[: self.leading]
         if own is not None:
             if not hoisted:
                 raw = own.raw_for(_WIRE)
@@ -93,10 +101,17 @@ class PromptWriter:
 
     def messages(self) -> list[JsonObject]:
         """Return the `messages`."""
+        return self.write(self._request.messages[self.leading :])
+
+    def write(self, messages: Sequence[Message]) -> list[JsonObject]:
+        """Return neighbouring messages; those before them end where a turn does."""
         written: list[JsonObject] = []
         run: list[Message] = []
-        for message in self._request.messages[self._system :]:
+        for message in messages:
             if not _is_native(message):
+                if message.role is Role.ASSISTANT and run and run[-1].role is not Role.ASSISTANT:
+                    self._join(run, written)
+                    run.clear()
                 run.append(self._as_user_text(message) if message.role in _SYSTEM_ROLES else message)
                 continue
             self._join(run, written)
@@ -105,7 +120,9 @@ class PromptWriter:
             if raw is not None and not carries_foreign_state(message):
                 written.append(raw)
             else:
-                written += self._writer(self._log).native(message)
+                writer = self._writer(self._log)
+                written += writer.native(message)
+                self.asked_tools |= writer.asked_tools
         self._join(run, written)
         return written
 
@@ -117,13 +134,14 @@ class PromptWriter:
         self, messages: Sequence[Message], write: "Callable[[_BlockWriter, Sequence[Message]], list[Any]]"
     ) -> list[Any]:
         """Write neighbours, or find how they were written before."""
-        written = _turns.find(messages, self._issuer, self._log)
+        written = _turns.find(messages, self._issuer, self._log) if self._kept else None
         if written is None:
             log = AdaptationLog()
             writer = self._writer(log)
             written = write(writer, messages)
             self._log.extend(log.entries)
-            if not writer.asked_tools:
+            self.asked_tools |= writer.asked_tools
+            if self._kept and not writer.asked_tools:
                 _turns.keep(messages, self._issuer, written, log)
         return written
 
@@ -139,6 +157,31 @@ class PromptWriter:
 
 
 _turns = WrittenTurns(_WIRE)
+
+
+def in_pieces(request: Request, issuer: str, log: AdaptationLog) -> Pieces | None:
+    """Write the `messages` of a conversation that is kept; what was written before is found."""
+    return _history.get(request, issuer, log)
+
+
+def _passage(
+    request: Request, messages: Sequence[Message], issuer: str, log: AdaptationLog
+) -> tuple[list[JsonObject], bool]:
+    writer = PromptWriter(request, issuer, log, kept=False)
+    first = messages[0] is request.messages[0]
+    return writer.write(messages[writer.leading :] if first else messages), writer.asked_tools
+
+
+def answers_bare_call(bare: bool, message: JsonObject) -> bool:
+    """Tell whether a call without thinking is being answered, from what was told before a message and the message."""
+    content = message["content"]
+    kinds: list[str] = [] if isinstance(content, str) else [block["type"] for block in content]
+    if message["role"] == "assistant":
+        return bare or ("tool_use" in kinds and kinds[0] not in _THINKING_TYPES)
+    return bare and "tool_result" in kinds
+
+
+_history = WrittenHistory(_passage, answers_bare_call)
 
 
 class _BlockWriter:

@@ -5,7 +5,7 @@ this wire that nobody changed goes out as it came. Server-held threads are refus
 SDK resend its whole history; a missing `max_tokens` is left to whoever encodes the request.
 """
 
-from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import msgspec
@@ -21,7 +21,7 @@ from mustcall.wire.codec import Peek, Target
 from mustcall.wire.decode_cache import RepeatedReader, Tools
 from mustcall.wire.encode_cache import WrittenSettings, WrittenTools
 from mustcall.wire.messages.blocks import read_content
-from mustcall.wire.messages.prompt import PromptWriter, carries_foreign_state
+from mustcall.wire.messages.prompt import PromptWriter, answers_bare_call, carries_foreign_state, in_pieces
 from mustcall.wire.messages.settings import (
     Thinking,
     plan_thinking,
@@ -53,6 +53,7 @@ from mustcall.wire.reading import (
     rest,
     str_field,
 )
+from mustcall.wire.written_history import Pieces
 
 __all__ = ["decode_request", "encode_request", "peek"]
 
@@ -222,7 +223,7 @@ _repeated = RepeatedReader("messages", _read_message, _read_tools, _read_frame, 
 _written = WrittenTools(lambda tools, log: [write_tool(tool, log) for tool in tools])
 
 
-def encode_request(request: Request, target: Target, log: AdaptationLog) -> JsonObject:
+def encode_request(request: Request, target: Target, log: AdaptationLog, *, pieces: bool = False) -> JsonObject:
     """Write a request for an upstream of this wire."""
     raw = request.raw_for(_WIRE)
     if raw is not None and not any(carries_foreign_state(message) for message in request.messages):
@@ -240,10 +241,11 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
     system = writer.system()
     if system is not None:
         body["system"] = system
-    messages = writer.messages()
+    known = in_pieces(request, target.issuer, log) if pieces else None
+    messages = writer.messages() if known is None else known
     body["messages"] = messages
     if native or request.reasoning is not None:  # whether thinking may be asked for depends on the conversation
-        body |= _write_settings(request, target, log, messages)
+        body |= _write_settings(request, target, log, bare=not native and _answers_bare_call(messages))
     else:
         body |= _settings.get(request, target, log)
     if native:
@@ -251,10 +253,12 @@ def encode_request(request: Request, target: Target, log: AdaptationLog) -> Json
     return body
 
 
-def _write_settings(
-    request: Request, target: Target, log: AdaptationLog, messages: Sequence[JsonObject] = ()
-) -> JsonObject:
-    """Write everything but `model`, `system` and `messages`, which are given as they were written."""
+def _answers_bare_call(messages: list[JsonObject] | Pieces) -> bool:
+    return messages.told if isinstance(messages, Pieces) else reduce(answers_bare_call, messages, False)
+
+
+def _write_settings(request: Request, target: Target, log: AdaptationLog, *, bare: bool = False) -> JsonObject:
+    """Write everything but `model`, `system` and `messages`; `bare` says that a call without thinking is answered."""
     body: JsonObject = {}
     native = request.origin is not None and request.origin.wire is _WIRE
     # A history of this wire without tools was legal when it came; stubs are for histories of other wires.
@@ -266,7 +270,7 @@ def _write_settings(
         body["tool_choice"] = choice
     thinking = plan_thinking(request, native=native, log=log)
     if not native and thinking.on:
-        thinking = _legal_thinking(thinking, offer, messages, log, forceable=target.thinks_when_forced)
+        thinking = _legal_thinking(thinking, offer, log, bare=bare, forceable=target.thinks_when_forced)
     if thinking.value is not None:
         body["thinking"] = thinking.value
     output_config = write_output_config(request, thinking.effort, log)
@@ -308,22 +312,16 @@ def _keep_spelling(body: JsonObject, request: Request) -> None:
 
 
 def _legal_thinking(
-    thinking: Thinking, offer: ToolOffer, messages: Sequence[JsonObject], log: AdaptationLog, *, forceable: bool
+    thinking: Thinking, offer: ToolOffer, log: AdaptationLog, *, bare: bool, forceable: bool
 ) -> Thinking:
     """Leave thinking out where asking for it would be refused: the caller of another wire could not know."""
     forced = offer.choice is not None and offer.choice.mode in (ChoiceMode.REQUIRED, ChoiceMode.NAMED)
     if forced and not forceable:
         log.add(AdaptationKind.FIELD_DROPPED, "reasoning", "thinking is refused together with a forced tool choice")
         return Thinking()
-    for message in reversed(messages):
-        content = message["content"]
-        kinds: list[str] = [] if isinstance(content, str) else [block["type"] for block in content]
-        if message["role"] == "assistant":
-            if "tool_use" in kinds and kinds[0] not in ("thinking", "redacted_thinking"):
-                log.add(AdaptationKind.FIELD_DROPPED, "reasoning", "the tool call being answered has no thinking block")
-                return Thinking()
-        elif "tool_result" not in kinds:
-            break
+    if bare:
+        log.add(AdaptationKind.FIELD_DROPPED, "reasoning", "the tool call being answered has no thinking block")
+        return Thinking()
     return thinking
 
 

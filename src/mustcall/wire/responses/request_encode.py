@@ -5,11 +5,12 @@ canonical parts, and what has no form here is noted or refused. A request of ano
 state (`store: false`) and asks for encrypted reasoning, so that its client can carry the reasoning back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import UnsupportedFeature
+from mustcall.core.history import Folded, beginning_of
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import CallKind, File, Text, ToolCall
@@ -25,6 +26,7 @@ from mustcall.wire.responses.parts import is_foreign, is_native, note_foreign, p
 from mustcall.wire.responses.request_decode import decode_output, decode_reasoning
 from mustcall.wire.responses.tools import encode_choice, encode_tools
 from mustcall.wire.turns import is_billing_header
+from mustcall.wire.written_history import WrittenHistory
 
 __all__ = ["REFUSED", "SHARED", "encode_request", "encode_settings"]
 
@@ -74,12 +76,16 @@ _SHOWN_SUMMARIES = frozenset({"summarized", "updates"})
 _MIN_OUTPUT_TOKENS = 16
 
 
-def encode_request(request: Request, target: Target, log: AdaptationLog) -> JsonObject:
+def encode_request(request: Request, target: Target, log: AdaptationLog, *, pieces: bool = False) -> JsonObject:
     """Write a request for a Responses upstream."""
     raw = request.raw_for(_WIRE)
     if raw is not None:
         return raw
-    items = _encode_input(request, target.issuer, log)
+    items: Any = None
+    if pieces and not _custom_calls.of(beginning_of(request), None):
+        items = _history.get(request, target.issuer, log)
+    if items is None:
+        items = _encode_input(request, target.issuer, log)
     body = {"model": request.model, "input": items, **_settings.get(request, target, log)}
     if is_native(request):
         spelled = request.spelling_for(_WIRE).get("input")
@@ -119,6 +125,23 @@ def _encode_input(request: Request, issuer: str, log: AdaptationLog) -> list[Jso
 
 
 _turns = WrittenTurns(_WIRE)
+
+
+def _passage(_: Request, messages: Sequence[Message], issuer: str, log: AdaptationLog) -> tuple[list[JsonObject], bool]:
+    """Write neighbouring messages of a history without custom calls."""
+    writer = ItemWriter(issuer, frozenset(), log)
+    return [item for message in messages for item in writer.items(message)], False
+
+
+_history = WrittenHistory(_passage)
+
+#: Whether a history holds a custom call: what a result is written as depends on the kind of call it answers.
+_custom_calls: Folded[bool, None] = Folded(
+    lambda _: False,
+    lambda found, message, _: (
+        found or any(isinstance(part, ToolCall) and part.kind is CallKind.CUSTOM for part in message.parts)
+    ),
+)
 
 
 def encode_settings(request: Request, log: AdaptationLog) -> JsonObject:
