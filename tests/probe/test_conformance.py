@@ -14,6 +14,7 @@ from mustcall.testing import FakeClock, RunningGateway
 from mustcall.testing.probed import LIES, Lie, LyingServer, find_lie
 from mustcall.upstream.schemes import SchemeTransport
 from support.probing import broken_in, measure
+from support.sdk_reading import TakingTransport, read_by_sdk
 
 #: Cells that are not held through a gateway, and why.
 _NOT_HELD = {
@@ -29,17 +30,24 @@ _OPEN = {"retry_after", "cut"}
 async def probed(
     tmp_path: Path, caller: Wire, upstream: Wire, lie: Lie | None = None, *, only: Iterable[str] = ()
 ) -> ProbeResult:
-    """Return what a probe of all cells, or of these guarantees, finds through a gateway in front of a server."""
+    """Return what a probe of all cells, or of these guarantees, finds through a gateway in front of a server.
+
+    Every answer that the probe gets is also parsed by the official SDK of its wire, in strict validation.
+    """
     settings = settings_from_flags(
         f"up:{upstream}=http://probed.invalid/v1", ledger=LedgerSettings(place=str(tmp_path / "l.db"))
     )
-    transport = SchemeTransport()
+    transport = TakingTransport(SchemeTransport())
     with RunningGateway(settings=settings, transport=LyingServer(lie), clock=FakeClock()) as gateway:
         try:
-            return await measure(transport, caller, base_url=gateway.base_url, only=only)
+            result = await measure(transport, caller, base_url=gateway.base_url, only=only)
         finally:
             await transport.close()
             await asyncio.sleep(0)
+    for taken in transport.taken:
+        if taken.complete:
+            read_by_sdk(taken)
+    return result
 
 
 @pytest.mark.parametrize("upstream", list(Wire))
