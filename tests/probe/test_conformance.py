@@ -21,8 +21,6 @@ _NOT_HELD = {
     # The gateway takes reasoning state that its upstream refuses out and asks again, so that a client gets its answer.
     "reasoning.altered",
 }
-#: What the upstream's wire cannot carry: Responses has no stop sequences.
-_NOT_CARRIED = {Wire.RESPONSES: {"stop"}}
 #: Cells that tell nothing of a gateway: it has no rate limit, and asks again where a call was cut.
 _OPEN = {"retry_after", "cut"}
 
@@ -55,7 +53,7 @@ async def probed(
 async def test_the_gateway_holds_what_its_upstream_can_carry(tmp_path: Path, caller: Wire, upstream: Wire) -> None:
     """On every pair of wires, in front of an honest server that keeps the providers' strict rules."""
     result = await probed(tmp_path, caller, upstream)
-    assert set(broken_in(result)) <= _NOT_HELD | _NOT_CARRIED.get(upstream, set())
+    assert set(broken_in(result)) <= _NOT_HELD
     assert {cell.id for cell in result.cells if cell.verdict is CellVerdict.UNMEASURED} <= _OPEN
 
 
@@ -88,7 +86,6 @@ _STILL_BROKEN: dict[str, set[str]] = {
     "refuses_128_tools": {"tools.128"},
     "crashes_with_32_tools": {"tools.32", "tools.128"},
     "garbles_unicode": {"unicode"},
-    "ignores_stop": {"stop"},
 }
 
 

@@ -82,7 +82,7 @@ class TakingTransport:
         """Pass a request on."""
         reply = await self._inner.send(call)
         headers = {name.lower(): value for name, value in reply.headers.items()}
-        body = json.loads(call.body) if call.body else {}
+        body: dict[str, Any] = json.loads(call.body) if call.body else {}
         taken = Taken(call.method, urlsplit(call.url).path, body, reply.status, headers)
         self.taken.append(taken)
         return _Listened(reply, taken)
@@ -140,26 +140,31 @@ def read_by_sdk(taken: Taken) -> Exception | None:
         reading, sdk = _read_responses, openai
     else:
         reading, sdk = _read_messages, anthropic
+    raised: Exception | None = None
     try:
         reading(taken)
-    except sdk.APIStatusError as error:
-        assert type(error) is class_for(sdk, taken.status), f"{type(error).__name__} for {taken.status}"
-        assert _message(error), "an error says what is wrong"
-        return error
     except sdk.APIResponseValidationError:
         raise
     except sdk.APIError as error:
-        assert taken.streamed, "only a stream ends in an error without a status"
-        assert _message(error), "an error says what is wrong"
-        return error
-    assert taken.status < 400, f"the SDK took {taken.status} for a reply"
-    return None
+        raised = error
+    if isinstance(raised, sdk.APIStatusError):
+        assert type(raised) is class_for(sdk, taken.status), f"{type(raised).__name__} for {taken.status}"
+    else:
+        assert taken.status < 400, f"the SDK took {taken.status} for a reply"
+        assert raised is None or taken.streamed, "only a stream ends in an error without a status"
+    assert raised is None or _message(raised), "an error says what is wrong"
+    return raised
 
 
 def _message(error: Any) -> str:
-    body = error.body
-    inner = body.get("error", body) if isinstance(body, dict) else None
-    return inner.get("message", "") if isinstance(inner, dict) else error.message
+    """Return what an error says: of its body where it has one, else what the SDK made of a stream's last event."""
+    body: Any = error.body
+    while isinstance(body, dict):
+        said: dict[str, Any] = body
+        if said.get("message"):
+            return str(said["message"])
+        body = said.get("error")
+    return str(error.message)
 
 
 def _http(taken: Taken) -> httpx2.Client:
