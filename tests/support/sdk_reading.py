@@ -9,7 +9,7 @@ import contextlib
 import json
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import anthropic
@@ -160,7 +160,7 @@ def _message(error: Any) -> str:
     """Return what an error says: of its body where it has one, else what the SDK made of a stream's last event."""
     body: Any = error.body
     while isinstance(body, dict):
-        said: dict[str, Any] = body
+        said = cast("dict[str, Any]", body)
         if said.get("message"):
             return str(said["message"])
         body = said.get("error")

@@ -483,8 +483,8 @@ class EngineTurn:
         match decision.remedy:
             case Remedy.ACCEPT | Remedy.SALVAGE:
                 assert accepted is not None, "only what can be salvaged is"
-                if spoke and not accepted.calls:
-                    first = self.record.attempts[0].verdict
+                first = self.record.attempts[0].verdict
+                if spoke and not accepted.calls and not first is judged.verdict is Verdict.PHANTOM_CALL:
                     raise spent(self.record, judged, ERRORS.get(first, ModelError) if first is not None else ModelError)
                 self._accept(judged, accepted)
                 return accepted

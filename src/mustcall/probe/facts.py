@@ -77,6 +77,15 @@ def _streams_forced(cells: _Cells) -> tuple[Any, Share] | None:
     return streamed is CellVerdict.HELD, share
 
 
+def _streams(cells: _Cells) -> tuple[Any, Share] | None:
+    """Streams are broken where they never come and the same is answered whole."""
+    whole, _ = cells.joined("auto", "none", "required")
+    streamed, share = cells.joined("auto+stream", "none+stream", "required+stream")
+    if whole in (CellVerdict.REFUSED, CellVerdict.CRASHED, CellVerdict.UNMEASURED):
+        return None
+    return (False, share) if streamed in (CellVerdict.REFUSED, CellVerdict.CRASHED) else None
+
+
 def _protocol(cells: _Cells) -> tuple[Any, Share] | None:
     auto, share = cells.joined("auto", "auto+stream")
     return (Protocol.PROMPT, share) if auto is CellVerdict.REFUSED else None
@@ -114,6 +123,7 @@ RULES: dict[str, tuple[_Rule, int]] = {
     "protocol": (_protocol, _LEAST),
     "forced": (_forced, 3),
     "named": (_named, 3),
+    "streams": (_streams, 3),
     "streams_forced": (_streams_forced, 3),
     "parallel": (_parallel, _LEAST),
     "schema_output": (_schema("format"), _LEAST),
