@@ -35,6 +35,7 @@ from mustcall.policy.schema.subschemas import MAX_DEPTH
 from mustcall.policy.schema.workload import MOST_STEPS
 from mustcall.policy.turn import remedy
 from mustcall.probe.catalogue import markdown as cells
+from mustcall.testing.probed.unmended import markdown as unmended
 from mustcall.profiles import markdown as profiles
 from mustcall.profiles.capabilities import markdown as capabilities
 from mustcall.telemetry.prometheus import markdown as metrics
@@ -288,9 +289,9 @@ def _help(name: str) -> str:
 
 
 def probe() -> str:
-    """Return docs/probe.md with its table of cells and its help written anew."""
+    """Return docs/probe.md with its tables and its help written anew."""
     page = (DOCS / "probe.md").read_text(encoding="utf-8")
-    write = {"cells": cells, "probe": lambda: _help("probe")}
+    write = {"cells": cells, "unmended": unmended, "probe": lambda: _help("probe")}
     return _REGION.sub(lambda found: f"<!-- generated: {found[1]} -->\n{write[found[1]]()}<!-- end -->\n", page)
 
 

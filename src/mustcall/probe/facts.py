@@ -86,6 +86,16 @@ def _streams(cells: _Cells) -> tuple[Any, Share] | None:
     return (False, share) if streamed in (CellVerdict.REFUSED, CellVerdict.CRASHED) else None
 
 
+def _stateful(cells: _Cells) -> tuple[Any, Share] | None:
+    """Replies are not kept where one cannot be continued or fetched; the model alone may forget the word."""
+    for name in ("previous_response", "stored_response"):
+        verdict, share = cells.joined(name)
+        forgotten = verdict in (CellVerdict.REFUSED, *_BAD) and cells.owners(name) != {Owner.MODEL}
+        if forgotten:
+            return False, share
+    return None
+
+
 def _protocol(cells: _Cells) -> tuple[Any, Share] | None:
     auto, share = cells.joined("auto", "auto+stream")
     return (Protocol.PROMPT, share) if auto is CellVerdict.REFUSED else None
@@ -123,6 +133,7 @@ RULES: dict[str, tuple[_Rule, int]] = {
     "protocol": (_protocol, _LEAST),
     "forced": (_forced, 3),
     "named": (_named, 3),
+    "stateful": (_stateful, 1),
     "streams": (_streams, 3),
     "streams_forced": (_streams_forced, 3),
     "parallel": (_parallel, _LEAST),
