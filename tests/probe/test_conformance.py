@@ -31,7 +31,13 @@ _CARRIER = {"none"}
 
 
 async def probed(
-    tmp_path: Path, caller: Wire, upstream: Wire, lie: Lie | None = None, *, only: Iterable[str] = (), profile: MeasuredProfile | None = None
+    tmp_path: Path,
+    caller: Wire,
+    upstream: Wire,
+    lie: Lie | None = None,
+    *,
+    only: Iterable[str] = (),
+    profile: MeasuredProfile | None = None,
 ) -> ProbeResult:
     """Return what a probe of all cells, or of these guarantees, finds through a gateway in front of a server.
 

@@ -123,5 +123,3 @@ def test_a_server_that_breaks_on_a_forced_choice_is_asked_otherwise(stage: Stage
     assert [name for name, _ in got.calls] == ["get_weather"]
     streamed = {**body, "stream": True, "stream_options": {"include_usage": True}}
     assert stage.bodies == [streamed, streamed, streamed, body, as_schema("chat", "chat", "required", model=UNKNOWN)]
-
-

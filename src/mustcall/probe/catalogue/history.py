@@ -328,6 +328,7 @@ def _counted(number: int) -> _Steps:
 _STATE = (
     Cell(
         id="previous_response",
+        fact="stateful",
         guarantee="previous_response",
         group=CellGroup.STATE,
         asks="a word to remember, then a request with `previous_response_id`",
@@ -339,6 +340,7 @@ _STATE = (
     ),
     Cell(
         id="stored_response",
+        fact="stateful",
         guarantee="stored_response",
         group=CellGroup.STATE,
         asks="a response with `store`, then the same by its id",

@@ -31,9 +31,7 @@ UNMENDED: dict[str, Unmended] = {
         "format",
         "format+tools",
     ),
-    "ignores_format_with_tools": _left(
-        "as above, beside tools: without them a call could not be made", "format+tools"
-    ),
+    "ignores_format_with_tools": _left("as above, beside tools: without them a call could not be made", "format+tools"),
     "counts_nothing": _left("only the upstream knows what it counted; an invented number would be billed by", "usage"),
     "counts_too_little": _left("as above; the number is passed on as it came", "usage"),
     "cuts_prompts": _left("reported as `starved`; an error with `refuse_starved = true`", "context"),
