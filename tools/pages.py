@@ -35,10 +35,10 @@ from mustcall.policy.schema.subschemas import MAX_DEPTH
 from mustcall.policy.schema.workload import MOST_STEPS
 from mustcall.policy.turn import remedy
 from mustcall.probe.catalogue import markdown as cells
-from mustcall.testing.probed.unmended import markdown as unmended
 from mustcall.profiles import markdown as profiles
 from mustcall.profiles.capabilities import markdown as capabilities
 from mustcall.telemetry.prometheus import markdown as metrics
+from mustcall.testing.probed.unmended import markdown as unmended
 from mustcall.upstream.answer import HEAD_LIMIT
 from mustcall.upstream.inflating import MOST_MEMBERS
 from mustcall.upstream.providers import markdown as providers

@@ -11,7 +11,7 @@ from support.agents import WIRES
 from support.forcing import Called, Result, User
 
 _WEATHER = ("get_weather", {"city": "Paris"})
-_ON = {"chat": {"reasoning_effort": "low"}, "responses": {"reasoning": {"effort": "low"}}}
+_ON: dict[str, dict[str, Any]] = {"chat": {"reasoning_effort": "low"}, "responses": {"reasoning": {"effort": "low"}}}
 
 
 @pytest.fixture(scope="module")

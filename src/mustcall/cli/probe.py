@@ -23,7 +23,7 @@ from mustcall.cli.naming import UPSTREAM
 from mustcall.cli.offering import choose_offer, find_offers, read_ports
 from mustcall.cli.probe_keeping import Keeper, find_keeper
 from mustcall.cli.tables import gateway_place_option
-from mustcall.cli.wrapping import tell
+from mustcall.cli.telling import tell
 from mustcall.cli.writing import written
 from mustcall.core.errors import ConfigError, UpstreamError
 from mustcall.core.origin import Wire

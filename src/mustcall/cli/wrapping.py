@@ -1,24 +1,68 @@
-"""Prints sentences that may be long: wrapped at the width of the terminal, 80 columns where there is none."""
+"""Words as they come, none broken at the edge of the terminal. Pure.
 
-import shutil
-import textwrap
+Near the edge a word is held until it is known where it ends; what does not fit on the line begins the next one. With
+more room a word is written as it comes. One of more letters than that may be broken by the terminal.
+"""
 
-import click
+import re
 
-__all__ = ["tell"]
+from rich.cells import cell_len
 
-_USUAL = (80, 24)
+__all__ = ["WordWrap"]
+
+_PIECE = re.compile(r"\n|[^\S\n]+|\S+")
 
 
-def tell(text: str, *, err: bool = False) -> None:
-    """Print one line, on several where it does not fit; what follows stands further in. No word is broken."""
-    indent = " " * (len(text) - len(text.lstrip()))
-    lines = textwrap.wrap(
-        text,
-        shutil.get_terminal_size(_USUAL).columns,
-        subsequent_indent=f"{indent}  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    for line in lines or [""]:
-        click.echo(line, err=err)
+#: Columns that are enough for the rest of a word.
+_ROOM = 24
+
+
+class WordWrap:
+    """Breaks lines at `width` columns; 0 breaks none and holds nothing."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._column = 0
+        self._blanks = ""
+        self._word = ""
+
+    def feed(self, text: str) -> str:
+        """Return what can be written by now."""
+        if not self._width:
+            return text
+        out: list[str] = []
+        for found in _PIECE.finditer(text):
+            piece = found[0]
+            if not piece.isspace():
+                self._word += piece
+                if self._column + self._taken() + _ROOM <= self._width:
+                    out.append(self._placed())
+                continue
+            out.append(self._placed())
+            if piece == "\n":
+                out.append(f"{self._blanks}\n")
+                self._blanks, self._column = "", 0
+            else:
+                self._blanks += piece
+        return "".join(out)
+
+    def end(self) -> str:
+        """Return what is still held; the next text begins a line."""
+        out = self._placed() + self._blanks
+        self._blanks, self._column = "", 0
+        return out
+
+    def _placed(self) -> str:
+        """Return the word that is held with the blanks before it, on the next line if it does not fit on this one."""
+        word, blanks, taken = self._word, self._blanks, self._taken()
+        if not word:
+            return ""
+        self._word = self._blanks = ""
+        if blanks and self._column and self._column + taken > self._width:
+            self._column = cell_len(word)
+            return f"\n{word}"
+        self._column += taken
+        return blanks + word
+
+    def _taken(self) -> int:
+        return cell_len(self._blanks.expandtabs(8)) + cell_len(self._word)

@@ -189,9 +189,7 @@ class Service:
         if wire is endpoint.wire is Wire.RESPONSES and fields is not None and bytes(fields.get(_JOB, b"")) == b"true":
             controls = msgspec.structs.replace(controls, protocol=Protocol.OFF)
         progress.model, progress.upstream = seen.model, endpoint.name
-        if wire is Wire.RESPONSES and endpoint.keeps_responses:
-            known = self._turns.known(endpoint, model or seen.model).profile
-            endpoint = endpoint if known.stateful else msgspec.structs.replace(endpoint, stateful=False)
+        endpoint = self._as_known(endpoint, model or seen.model, wire)
         if memory is not None and wire is Wire.RESPONSES and not endpoint.keeps_responses:
             keeps, body = await memory.recall_response(body, tenant, token)
         if self._holders is not None and wire is Wire.RESPONSES and endpoint.keeps_responses:
@@ -239,6 +237,13 @@ class Service:
         if held is not None:
             reply = await held.keep(reply)
         return reply if keeps is None else await keeps.keep(reply)
+
+    def _as_known(self, endpoint: Endpoint, model: str, wire: Wire) -> Endpoint:
+        """Return the endpoint as one that keeps no responses where that was measured: they are kept here then."""
+        if wire is not Wire.RESPONSES or not endpoint.keeps_responses:
+            return endpoint
+        known = self._turns.known(endpoint, model).profile
+        return endpoint if known.stateful else msgspec.structs.replace(endpoint, stateful=False)
 
     def _recall(
         self, asked: RequestIdentity, fields: Fields | None, controls: Controls, token: str, progress: TurnProgress

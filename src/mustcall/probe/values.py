@@ -139,7 +139,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """What one try showed; `owner` where the reply itself tells it, `note` in a few words, `value` if it is a number."""
+    """What one try showed; `owner` where the reply itself tells it, `note` in a few words, `value` if it is one."""
 
     outcome: Outcome
     note: str = ""

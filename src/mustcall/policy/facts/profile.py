@@ -92,7 +92,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     local: bool = False
     #: The rungs of the ladder that made forced calls here, the best first; they are tried before the others (rule 139).
     forced_by: tuple[str, ...] = ()
-    #: Whether an upstream of the Responses wire keeps its replies under their ids; if not, they are kept here (rule 78).
+    #: Whether an upstream of the Responses wire keeps its replies under their ids; else they are kept here (rule 78).
     stateful: bool = True
     #: Whether streams are answered; if not, what the caller wants streamed is asked for whole.
     streams: bool = True
