@@ -473,7 +473,7 @@ def _judge_structured(case: Case, reply: Reply, notes: tuple[Adaptation, ...]) -
     read = read_answer(output, text, () if held or case.demand.forbids else case.offered, lenient=lenient)
     if read.problems:
         # Prose that was cut off is no answer cut off: it is asked for once more, held to the schema.
-        if reply.finish is FinishReason.LENGTH and not (lenient and not text.lstrip().startswith(_JSON_STARTS)):
+        if reply.finish is FinishReason.LENGTH and not (lenient and not _is_json(reply)):
             return Judgement(verdict=Verdict.TRUNCATED, reply=reply, notes=notes)
         return Judgement(verdict=Verdict.BAD_ANSWER, reply=reply, problem=describe_problems(read.problems), notes=notes)
     if read.text != text:
@@ -481,6 +481,11 @@ def _judge_structured(case: Case, reply: Reply, notes: tuple[Adaptation, ...]) -
         others = tuple(part for part in reply.parts if not isinstance(part, Text))
         reply, notes = reply.evolve(parts=(*others, Text(text=read.text))), (*notes, bare)
     return Judgement(verdict=Verdict.ANSWERED, reply=reply, notes=notes)
+
+
+def _is_json(reply: Reply) -> bool:
+    """Tell whether the text of a reply is meant as JSON, whole or not."""
+    return _text(reply.parts).lstrip().startswith(_JSON_STARTS)
 
 
 def _text(parts: Sequence[Part]) -> str:

@@ -13,6 +13,7 @@ from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.message import Message
 from mustcall.core.parts import ToolCall
+from mustcall.core.reply import FinishReason
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool, functions_of
 from mustcall.core.verdict import Verdict
@@ -348,7 +349,7 @@ class TurnState:
             case Verdict.BAD_ARGUMENTS:
                 return fill(words.bad_arguments, problem=judged.problem)
             case Verdict.BAD_ANSWER:
-                return self._answer_again(judged.problem)
+                return self._answer_again(judged)
             case Verdict.TRUNCATED:
                 return words.truncated
             case Verdict.THINKING_ONLY:
@@ -356,11 +357,15 @@ class TurnState:
             case _:
                 return words.empty
 
-    def _answer_again(self, problem: str) -> str:
-        """Return what is said about an answer that did not fit: once more alone, where a schema can hold it then."""
-        way, words = self.answer_way, self._wording
+    def _answer_again(self, judged: Judgement) -> str:
+        """Return what is said about an answer that did not fit: once more alone, where a schema can hold it then.
+
+        After prose without end that is also tried where it is not known: words do not hold that model.
+        """
+        way, words, problem = self.answer_way, self._wording, judged.problem
         if way in (AnswerWay.TOOL, AnswerWay.WORDS):
-            self._alone = can_go_alone(self._request, self.profile)
+            endless = judged.reply.finish is FinishReason.LENGTH
+            self._alone = can_go_alone(self._request, self.profile, tries=endless)
         tool = self._answer_tool
         if tool is not None:
             return fill(words.answer_again, problem=problem, tool=tool.name)
