@@ -82,7 +82,9 @@ def can_go_alone(request: Request, profile: Profile, *, tries: bool = False) -> 
 
     Where it is not known whether schemas are taken, that is only done if it `tries` (rule 140).
     """
-    if not (profile.schema_output or (tries and profile.schema_output is None)) or profile.prefix_bound:
+    schema = request.output is not None and request.output.kind is OutputKind.SCHEMA
+    unknown = tries and schema and profile.schema_output is None
+    if not (profile.schema_output or unknown) or profile.prefix_bound:
         return False
     needs = profile.history_needs_tools or (request.origin is not None and request.origin.wire is Wire.MESSAGES)
     called = any(isinstance(part, ToolCall | ToolResult) for message in request.messages for part in message.parts)

@@ -360,12 +360,12 @@ class TurnState:
     def _answer_again(self, judged: Judgement) -> str:
         """Return what is said about an answer that did not fit: once more alone, where a schema can hold it then.
 
-        After prose without end that is also tried where it is not known: words do not hold that model.
+        After words, or prose without end, that is also tried where it is not known: words do not hold that model.
         """
         way, words, problem = self.answer_way, self._wording, judged.problem
         if way in (AnswerWay.TOOL, AnswerWay.WORDS):
-            endless = judged.reply.finish is FinishReason.LENGTH
-            self._alone = can_go_alone(self._request, self.profile, tries=endless)
+            tries = way is AnswerWay.WORDS or judged.reply.finish is FinishReason.LENGTH
+            self._alone = can_go_alone(self._request, self.profile, tries=tries)
         tool = self._answer_tool
         if tool is not None:
             return fill(words.answer_again, problem=problem, tool=tool.name)

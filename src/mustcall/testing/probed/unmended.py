@@ -32,10 +32,6 @@ UNMENDED: dict[str, Unmended] = {
         "format+tools",
     ),
     "ignores_format_with_tools": _left("as above, beside tools: without them a call could not be made", "format+tools"),
-    "refuses_format_with_tools": _left(
-        "the answer is asked for through a tool of its own, again with its problem, and then refused as `bad_answer`",
-        "format+tools",
-    ),
     "counts_nothing": _left("only the upstream knows what it counted; an invented number would be billed by", "usage"),
     "counts_too_little": _left("as above; the number is passed on as it came", "usage"),
     "cuts_prompts": _left("reported as `starved`; an error with `refuse_starved = true`", "context"),
