@@ -38,6 +38,7 @@ from mustcall.probe.catalogue import markdown as cells
 from mustcall.profiles import markdown as profiles
 from mustcall.profiles.capabilities import markdown as capabilities
 from mustcall.telemetry.prometheus import markdown as metrics
+from mustcall.testing.probed.unmended import markdown as unmended
 from mustcall.upstream.answer import HEAD_LIMIT
 from mustcall.upstream.inflating import MOST_MEMBERS
 from mustcall.upstream.providers import markdown as providers
@@ -291,9 +292,9 @@ def _help(name: str) -> str:
 
 
 def probe() -> str:
-    """Return docs/probe.md with its table of cells and its help written anew."""
+    """Return docs/probe.md with its tables and its help written anew."""
     page = (DOCS / "probe.md").read_text(encoding="utf-8")
-    write = {"cells": cells, "probe": lambda: _help("probe")}
+    write = {"cells": cells, "unmended": unmended, "probe": lambda: _help("probe")}
     return _REGION.sub(lambda found: f"<!-- generated: {found[1]} -->\n{write[found[1]]()}<!-- end -->\n", page)
 
 

@@ -293,6 +293,34 @@ def test_without_an_upstream_the_usual_ports_are_looked_at(probe: Probe) -> None
     assert "no model server runs" in gone.output
 
 
+def test_without_an_upstream_that_of_the_configuration_is_measured(
+    probe: Probe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mustcall.toml that names an upstream comes before the ports; one that names none does not."""
+    monkeypatch.chdir(tmp_path)
+    with ScriptedUpstream(obedient) as named, ScriptedUpstream(obedient) as running:
+        file = tmp_path / "mustcall.toml"
+        file.write_text(f'[[upstream]]\nname = "mine"\nwire = "chat"\nbase_url = "{named.base_url}"\n')
+        done = probe("--ports", str(running.port), "--quick", *FORCED)
+        assert done.exit_code == 0, done.output
+        assert "using mine of mustcall.toml" in done.output
+        assert (bool(posts(named)), posts(running)) == (True, [])
+        file.write_text("[server]\nport = 0\n")
+        done = probe("--ports", str(running.port), "--quick", *FORCED)
+        assert f"using a model server at {running.base_url}" in done.output
+        assert posts(running)
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_every_line_fits_the_terminal(probe: Probe, columns: int) -> None:
+    """The announcement and the PLAN, too, break between words."""
+    with ScriptedUpstream(deaf) as upstream:
+        done = probe(f"chat={upstream.base_url}", "--quick", "--model", "m", columns=columns)
+    assert "planned:" in done.output
+    assert "PLAN" in done.output
+    assert [line for line in done.output.splitlines() if len(line) > columns] == []
+
+
 def nowhere(_endpoint: Endpoint) -> bool:
     """No endpoint runs on this machine."""
     return False

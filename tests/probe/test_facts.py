@@ -1,5 +1,7 @@
 """Which facts a result settles: every one is a value that its field may have, and says no more than the tries do."""
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,10 +10,13 @@ from mustcall.core.origin import Wire
 from mustcall.policy.facts.profile import Forcing, Protocol
 from mustcall.probe import profile_of
 from mustcall.probe.catalogue import CELLS
+from mustcall.probe.catalogue.limits import limit_in
 from mustcall.probe.facts import RULES, facts_of
 from mustcall.probe.results import CellResult, ProbeResult
 from mustcall.probe.values import Level, Outcome
 from mustcall.probe.verdicts import count, settle_verdict
+from mustcall.testing.probed import LyingServer, find_lie
+from support.probing import measure
 
 H, N, R, C, U = Outcome.HELD, Outcome.NOT_DONE, Outcome.REFUSED, Outcome.CRASHED, Outcome.UNMEASURED
 
@@ -92,3 +97,41 @@ def test_what_a_cell_settles(outcomes: dict[str, list[Outcome]], field: str, val
     """The table of fields, row by row."""
     found = {fact.field: fact.value for fact in facts_of(measured(outcomes))}
     assert found.get(field) == value
+
+
+def found_by(name: str, *only: str) -> dict[str, object]:
+    """Return the facts that a probe of a lying server settles."""
+    lie = find_lie(name)
+    cells = {lie.breaks, "none", *only}
+    return {fact.field: fact.value for fact in facts_of(asyncio.run(measure(LyingServer(lie), lie.wire, only=cells)))}
+
+
+@pytest.mark.parametrize(
+    ("lie", "only", "field", "value"),
+    [
+        ("cuts_prompts", (), "context_length", 2_048),
+        ("cuts_names", (), "name_length", 32),
+        ("folds_names", (), "name_pattern", "^[a-z0-9_]+$"),
+        ("refuses_returned_reasoning", ("reasoning.dropped",), "reasoning_history", "drop"),
+        ("forgets_previous_response", (), "stateful", False),
+        ("stores_nothing", (), "stateful", False),
+        ("crashes_streaming_tools", ("required",), "streams", False),
+    ],
+)
+def test_what_a_lie_settles(lie: str, only: tuple[str, ...], field: str, value: object) -> None:
+    """Limits of names and contexts, reasoning that is not taken back, replies that are not kept, streams that break."""
+    assert found_by(lie, *only).get(field) == value
+
+
+@pytest.mark.parametrize(
+    ("message", "tokens"),
+    [
+        ("This model's maximum context length is 8192 tokens. However, your messages resulted in 15000 tokens.", 8_192),
+        ("request (15463 tokens) exceeds the available context size (4096 tokens), try increasing it", 4_096),
+        ("prompt is too long: 210000 tokens > 200000 maximum", 200_000),
+        ("input is too long for this model", None),
+    ],
+)
+def test_a_refusal_names_the_context(message: str, tokens: int | None) -> None:
+    """The limit as OpenAI and vLLM, llama.cpp and Anthropic write it; not the length of the prompt."""
+    assert limit_in(message) == tokens

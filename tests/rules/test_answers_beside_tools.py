@@ -180,8 +180,11 @@ def test_required_where_that_works(wire: str, stream: bool) -> None:
 
 @ways
 def test_words_where_tools_are_text(wire: str, stream: bool) -> None:
-    """Rules 84, 86: under `prompt` the schema is put in words; a fence is taken off, and one re-prompt made."""
-    facts = APART | {"protocol": "prompt"}
+    """Rules 84, 86: under `prompt` the schema is put in words; a fence is taken off, and one re-prompt made.
+
+    Where a schema may be taken, the re-prompt is held to it (`tests/probe/test_real_server.py`).
+    """
+    facts = APART | {"protocol": "prompt", "schema_output": False}
     script = Turn(Say("Warm.")), Turn(Say(f"```json\n{GOOD}\n```"))
     with Rig(*script, upstream=wire, house=house(**facts)) as rig:
         rig.comparing.leave("the whole rendering is compared in test_tools_as_text")

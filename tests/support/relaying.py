@@ -2,7 +2,8 @@
 
 It is how tests count the requests a server really got, and compare what it answered with what the caller received. A
 caller that leaves is passed on too: the server's connection is closed. What the server has answered before is told from
-its kept answers.
+its kept answers. One that `completes` reads every answer to its end before it passes it on, so that also those that a
+caller leaves are kept.
 """
 
 import asyncio
@@ -35,7 +36,8 @@ class Relayed:
 class Relay:
     """Listens on loopback in a thread of its own and passes on to a server what is not among its kept answers."""
 
-    def __init__(self, server: KeptServer) -> None:
+    def __init__(self, server: KeptServer, *, completes: bool = False) -> None:
+        self._completes = completes
         self.exchanges: list[Relayed] = []
         self._server = server
         self._port = 0
@@ -97,6 +99,11 @@ class Relay:
         target = f"{(await asyncio.to_thread(self._server.started)).url}{request.path_qs}"
         async with session.request(request.method, target, data=kept.request, headers=headers) as answer:
             passed = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP}
+            if self._completes:
+                read = [piece async for piece in answer.content.iter_any()]
+                known = ServedAnswer(answer.status, passed, tuple(read))
+                self._server.keep(request.method, request.path_qs, kept.request, known)
+                return await self._tell(request, kept, known)
             response = web.StreamResponse(status=answer.status, headers=passed)
             kept.status = answer.status
             await response.prepare(request)

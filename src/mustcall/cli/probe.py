@@ -23,11 +23,12 @@ from mustcall.cli.naming import UPSTREAM
 from mustcall.cli.offering import choose_offer, find_offers, read_ports
 from mustcall.cli.probe_keeping import Keeper, find_keeper
 from mustcall.cli.tables import gateway_place_option
+from mustcall.cli.telling import tell
 from mustcall.cli.writing import written
 from mustcall.core.errors import ConfigError, UpstreamError
 from mustcall.core.origin import Wire
 from mustcall.engine.plan_changes import compare_plans
-from mustcall.gateway.config.settings import Settings
+from mustcall.gateway.config.settings import Settings, configured_upstreams
 from mustcall.policy.limits.budget import Price
 from mustcall.probe import (
     Client,
@@ -135,14 +136,15 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     callback=read_ports,
     default=",".join(str(provider.port) for provider in local_providers()),
     show_default=True,
-    help="Where to look for model servers on this machine where no UPSTREAM is named.",
+    help="Where to look for model servers on this machine where neither UPSTREAM nor mustcall.toml names one.",
 )
 @click.option("--yes", "-y", is_flag=True, help="Ask nothing: start at once.")
 def command(*, level: str | None, client: str | None, ports: tuple[int, ...], **given: object) -> None:
     """Measure what an endpoint really does, and whose fault it is where it does not.
 
     UPSTREAM is a provider and model (ollama:qwen3) or a wire and an address (chat=http://127.0.0.1:9000/v1). Without
-    it, model servers are looked for on the usual ports of this machine.
+    it, it is that of mustcall.toml; without such a file, model servers are looked for on the usual ports of this
+    machine.
 
     What is planned is printed first: requests, tokens and cost at most. No more is ever sent, and nothing of yours: all
     words come from mustcall. A rate limit is waited for. Ctrl-C keeps what was measured.
@@ -157,7 +159,7 @@ def command(*, level: str | None, client: str | None, ports: tuple[int, ...], **
         **given,
         "level": Level(level or Level.DEFAULT),
         "client": Client(client) if client else None,
-        "upstream": given["upstream"] or (None if given["file"] else _offered(ports, yes=bool(given["yes"]))),
+        "upstream": given["upstream"] or _found(given["file"], ports, yes=bool(given["yes"])),
     }
     options = msgspec.convert(read, _Options)
     check_files(options.data, options.page, options.badge, options.profile)
@@ -184,6 +186,18 @@ def command(*, level: str | None, client: str | None, ports: tuple[int, ...], **
     code = _finish(prober.result, options, before, interrupted=interrupted)
     _keep(prober, settings, keeper)
     sys.exit(code)
+
+
+def _found(file: object, ports: tuple[int, ...], *, yes: bool) -> str | None:
+    """Return the upstream where none is named: None for that of the configuration, else one that runs here."""
+    if file is not None:
+        return None
+    configured = configured_upstreams()
+    if configured is None:
+        return _offered(ports, yes=yes)
+    path, names = configured
+    tell(f"using {', '.join(names)} of {path}", err=True)
+    return None
 
 
 def _offered(ports: tuple[int, ...], *, yes: bool) -> str:
@@ -250,8 +264,8 @@ class _Run:
     def _announce(self, plan: ProbePlan, subject: Subject) -> None:
         endpoint = subject.endpoint
         what = f"{subject.model} at {endpoint.name} ({endpoint.base_url}), {endpoint.wire} wire"
-        click.echo(f"probing {what}" + (f", for {plan.client}" if plan.client else ""), err=True)
-        click.echo(f"planned: {plan.words}", err=True)
+        tell(f"probing {what}" + (f", for {plan.client}" if plan.client else ""), err=True)
+        tell(f"planned: {plan.words}", err=True)
         if plan.uncapped_usd is not None and not plan.most_usd:
             raise ConfigError(f"--max-usd 0 allows no request: all of it may cost ${plan.uncapped_usd:.4f}; raise it")
         if self._options.yes or plan.most_usd == 0 or is_here(endpoint):
@@ -290,7 +304,7 @@ def _keep(prober: Prober, settings: Settings, keeper: Keeper | None) -> None:
         return
     endpoint = Endpoint(name=result.upstream, wire=result.wire, base_url=result.base_url)
     for line in compare_plans(profile, endpoint, settings.house).lines():
-        click.echo(line)
+        tell(line)
     if keeper is not None:
         click.echo(keeper.keep(profile, result.encode()), err=True)
     else:

@@ -13,6 +13,7 @@ from mustcall.policy.scanning.echoes import Echoes, echoes_in
 from mustcall.policy.scanning.plain_replies import is_plain
 from mustcall.policy.scanning.reply_scanner import ReplyScanner
 from mustcall.policy.scanning.scan_targets import NOTHING, ScanFindings
+from mustcall.policy.scanning.stops import CUT, enforced_stops, stopped
 
 __all__ = ["Echoing"]
 
@@ -20,9 +21,9 @@ _ERASED = Adaptation(AdaptationKind.MARKUP_STRIPPED, "text", "what the layer its
 
 
 class Echoing:
-    """Keeps what is ours out of a turn's replies."""
+    """Keeps what is ours, and what follows a stop sequence, out of a turn's replies."""
 
-    __slots__ = ("_carried", "_course", "_erased", "_request", "_wording")
+    __slots__ = ("_carried", "_course", "_cut", "_erased", "_request", "_wording")
 
     def __init__(self, context: TurnContext) -> None:
         self._request = context.request
@@ -30,6 +31,16 @@ class Echoing:
         self._wording = context.services.wording
         self._carried: tuple[Shaped, Echoes] | None = None
         self._erased = False
+        self._cut = False
+
+    @property
+    def _stops(self) -> tuple[str, ...]:
+        """What the attempt's text must end before; the text of a forced attempt is a call."""
+        if not self._request.stop:
+            return ()
+        course = self._course
+        as_call = course.plan.demand.forced or course.rung.constrains or course.reads_text
+        return enforced_stops(self._request, as_call=as_call)
 
     @property
     def _echoes(self) -> Echoes:
@@ -42,6 +53,8 @@ class Echoing:
     def lens(self, token: str) -> ReplyScanner:
         """Return what looks through the attempt's text."""
         lookout, echoes = self._course.lookout(), self._echoes
+        if stops := self._stops:
+            return StoppedScanner(lookout, token, echoes, stops)
         return EchoFreeScanner(lookout, token, echoes) if echoes else ReplyScanner(lookout, token)
 
     def look_through(self, reply: Reply, token: str) -> ScanFindings:
@@ -51,18 +64,29 @@ class Echoing:
         return self.lens(token).read(reply)
 
     def is_clear(self, reply: Reply) -> bool:
-        """Tell whether a reply holds nothing of ours."""
-        return _only_calls(reply) or cleared(reply, self._echoes) is reply
+        """Tell whether a reply holds nothing that must go."""
+        if _only_calls(reply):
+            return True
+        stops = self._stops
+        return cleared(reply, self._echoes) is reply and (not stops or stopped(reply, stops) is reply)
 
     def clear(self, reply: Reply) -> Reply:
-        """Return the attempt's reply without what is ours; the same object if there is nothing of it."""
-        clear = reply if _only_calls(reply) else cleared(reply, self._echoes)
-        self._erased = clear is not reply
+        """Return the attempt's reply without what must go; the same object if there is nothing of it."""
+        self._cut = self._erased = False
+        if _only_calls(reply):
+            return reply
+        stops = self._stops
+        ended = stopped(reply, stops) if stops else reply
+        clear = cleared(ended, self._echoes)
+        self._cut, self._erased = ended is not reply, clear is not ended
         return clear
 
     def noted(self, judged: Judgement) -> Judgement:
-        """Return what was made of the attempt's reply, with a note if something was erased from it."""
-        return msgspec.structs.replace(judged, notes=(*judged.notes, _ERASED)) if self._erased else judged
+        """Return what was made of the attempt's reply, with a note of each thing that was taken out of it."""
+        if not (self._erased or self._cut):
+            return judged
+        more = (*([_ERASED] if self._erased else []), *([CUT] if self._cut else []))
+        return msgspec.structs.replace(judged, notes=(*judged.notes, *more))
 
 
 def _only_calls(reply: Reply) -> bool:

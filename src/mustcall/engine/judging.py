@@ -90,8 +90,9 @@ class Judging:
         match decision.remedy:
             case Remedy.ACCEPT | Remedy.SALVAGE:
                 assert accepted is not None, "only what can be salvaged is"
-                if earlier and spoke and not accepted.calls:
-                    first = record.attempts[0].verdict
+                first = record.attempts[0].verdict
+                stands = first is judged.verdict is Verdict.PHANTOM_CALL  # an answer that is said to be calls
+                if earlier and spoke and not accepted.calls and not stands:
                     raise spent(record, judged, ERRORS.get(first, ModelError) if first is not None else ModelError)
                 self._accept(judged, accepted)
                 return accepted

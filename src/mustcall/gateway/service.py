@@ -66,6 +66,10 @@ _COUNTED_FIRST = 1024 * 1024
 
 #: A Responses request with this field starts a job and gets no reply yet: judged, it would be started again.
 _JOB = "background"
+#: A count of tokens is looked at more closely where each would stand for more bytes than this, and is not believed
+#: where it is less than this part of our own estimate.
+_IMPLAUSIBLE = 16
+_FAR_OFF = 8
 
 #: Where a model is served, the name it goes under if that is another one, and what is said of that.
 _Routed = tuple[Endpoint, str | None, tuple[Adaptation, ...]]
@@ -184,6 +188,7 @@ class Service:
         if wire is endpoint.wire is Wire.RESPONSES and fields is not None and bytes(fields.get(_JOB, b"")) == b"true":
             controls = msgspec.structs.replace(controls, protocol=Protocol.OFF)
         progress.model, progress.upstream = seen.model, endpoint.name
+        endpoint = self._as_known(endpoint, model or seen.model, wire)
         if memory is not None and wire is Wire.RESPONSES and not endpoint.keeps_responses:
             keeps, body = await memory.recall_response(body, tenant, token)
         if self._holders is not None and wire is Wire.RESPONSES and endpoint.keeps_responses:
@@ -231,6 +236,13 @@ class Service:
         if held is not None:
             reply = await held.keep(reply)
         return reply if keeps is None else await keeps.keep(reply)
+
+    def _as_known(self, endpoint: Endpoint, model: str, wire: Wire) -> Endpoint:
+        """Return the endpoint as one that keeps no responses where that was measured: they are kept here then."""
+        if wire is not Wire.RESPONSES or not endpoint.keeps_responses:
+            return endpoint
+        known = self._turns.known(endpoint, model).profile
+        return endpoint if known.stateful else msgspec.structs.replace(endpoint, stateful=False)
 
     def _recall(
         self, asked: RequestIdentity, fields: Fields | None, controls: Controls, token: str, progress: TurnProgress
@@ -312,7 +324,9 @@ class Service:
                 counted = await reply.read()
             finally:
                 await reply.close()
-            decode_count(counted)  # raises for anything else
+            tokens = decode_count(counted)  # raises for anything else
+            if tokens * _IMPLAUSIBLE < len(body) and (own := _estimated_count(body)) and _is_far_off(tokens, own):
+                return own
         elif reply.status in _NO_SUCH_ROUTE and not _names_model(error):
             return _estimated_count(body)
         elif not is_error_body(counted):
@@ -431,6 +445,11 @@ def _seen(wire: Wire, body: bytes, fields: Fields | None) -> Peek:
     """Return what routing needs of a request; raise `InvalidRequest` where that is not in it."""
     seen = glimpse(fields) if fields is not None else None
     return codec_for(wire).peek(body) if seen is None else seen
+
+
+def _is_far_off(tokens: int, estimated: WholeReply) -> bool:
+    """Tell whether a server counted less than a prompt can have."""
+    return tokens * _FAR_OFF < decode_count(estimated.body)
 
 
 def _estimated_count(body: bytes) -> WholeReply:

@@ -76,10 +76,10 @@ def fault(seen: Seen) -> CellFinding | None:
         return crashed(f"{seen.broken}{said_so}", Owner.TRANSPORT)
     if error is not None and classify_rejection(error) is Rejection.GENERATION:
         return crashed(f"HTTP {seen.status}, it could not read what its model wrote{said_so}", Owner.PARSER)
+    owner = Owner.MODEL if error is not None and is_model_failure(error) else Owner.SERVER
     if seen.status >= 500:
-        return crashed(f"HTTP {seen.status}{said_so}", Owner.SERVER)
+        return crashed(f"HTTP {seen.status}{said_so}", owner)
     if seen.status >= 400:
-        owner = Owner.MODEL if error is not None and is_model_failure(error) else Owner.SERVER
         return CellFinding(outcome=Outcome.REFUSED, note=f"HTTP {seen.status}{said_so}", owner=owner)
     return crashed(f"HTTP {seen.status} without a reply{said_so}", Owner.SERVER)
 

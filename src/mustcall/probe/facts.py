@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mustcall.evals.statistics import Share
-from mustcall.policy.facts.profile import Forcing, Protocol
+from mustcall.policy.facts.profile import Forcing, Protocol, ReasoningPolicy
 from mustcall.probe.results import CellResult, ProbeResult
 from mustcall.probe.values import CellGroup, CellVerdict, Outcome, Owner
 from mustcall.probe.verdicts import THRESHOLD, count, settle_verdict
@@ -17,6 +17,9 @@ __all__ = ["RULES", "facts_of", "has_answers", "profile_of"]
 
 #: Tries that a fact needs at least.
 _LEAST = 2
+#: What every server takes as the name of a tool.
+_SHORT_NAME = 32
+_PLAIN_NAME = "^[a-z0-9_]+$"
 _BAD = frozenset({CellVerdict.IGNORED, CellVerdict.FLAKY})
 
 
@@ -34,6 +37,10 @@ class _Cells:
     def owners(self, *ids: str) -> set[Owner]:
         """Return whose fault some cells are."""
         return {cell.owner for cell in self._some(ids) if cell.owner is not None}
+
+    def value(self, name: str) -> int | None:
+        """Return the number that a cell measured."""
+        return next((cell.value for cell in self._some((name,))), None)
 
     def _some(self, ids: Iterable[str]) -> list[CellResult]:
         return [self._by_id[each] for each in ids if each in self._by_id]
@@ -77,6 +84,25 @@ def _streams_forced(cells: _Cells) -> tuple[Any, Share] | None:
     return streamed is CellVerdict.HELD, share
 
 
+def _streams(cells: _Cells) -> tuple[Any, Share] | None:
+    """Streams are broken where they never come and the same is answered whole."""
+    whole, _ = cells.joined("auto", "none", "required")
+    streamed, share = cells.joined("auto+stream", "none+stream", "required+stream")
+    if whole in (CellVerdict.REFUSED, CellVerdict.CRASHED, CellVerdict.UNMEASURED):
+        return None
+    return (False, share) if streamed in (CellVerdict.REFUSED, CellVerdict.CRASHED) else None
+
+
+def _stateful(cells: _Cells) -> tuple[Any, Share] | None:
+    """Replies are not kept where one cannot be continued or fetched; the model alone may forget the word."""
+    for name in ("previous_response", "stored_response"):
+        verdict, share = cells.joined(name)
+        forgotten = verdict in (CellVerdict.REFUSED, *_BAD) and cells.owners(name) != {Owner.MODEL}
+        if forgotten:
+            return False, share
+    return None
+
+
 def _protocol(cells: _Cells) -> tuple[Any, Share] | None:
     auto, share = cells.joined("auto", "auto+stream")
     return (Protocol.PROMPT, share) if auto is CellVerdict.REFUSED else None
@@ -103,6 +129,40 @@ def _most_tools(cells: _Cells) -> tuple[Any, Share] | None:
     return (32, share) if many is CellVerdict.REFUSED and some is not CellVerdict.REFUSED else None
 
 
+def _context_length(cells: _Cells) -> tuple[Any, Share] | None:
+    """The tokens that a refusal named, or that were read of a prompt that was cut."""
+    _, share = cells.joined("context")
+    tokens = cells.value("context")
+    return (tokens, share) if tokens is not None else None
+
+
+def _name_length(cells: _Cells) -> tuple[Any, Share] | None:
+    """A name of 64 characters that is refused or comes back otherwise: half of it is safe."""
+    long, share = cells.joined("name.long")
+    return (_SHORT_NAME, share) if _is_servers(cells, "name.long", long) else None
+
+
+def _name_pattern(cells: _Cells) -> tuple[Any, Share] | None:
+    """A name with hyphens and capitals that is refused or comes back otherwise."""
+    odd, share = cells.joined("name.odd")
+    return (_PLAIN_NAME, share) if _is_servers(cells, "name.odd", odd) else None
+
+
+def _reasoning_history(cells: _Cells) -> tuple[Any, Share] | None:
+    """Reasoning is dropped where it is refused when handed back, and the same is answered without it."""
+    returned, share = cells.joined("reasoning.returned")
+    dropped, _ = cells.joined("reasoning.dropped")
+    refused = returned is CellVerdict.REFUSED and dropped is CellVerdict.HELD
+    return (ReasoningPolicy.DROP, share) if refused else None
+
+
+def _is_servers(cells: _Cells, name: str, verdict: CellVerdict) -> bool:
+    """Tell whether a cell with a named tool is broken by the server, and not because no tool may be named."""
+    if verdict is CellVerdict.REFUSED and cells.joined("named", "named+stream")[0] is CellVerdict.REFUSED:
+        return False
+    return verdict in (CellVerdict.REFUSED, CellVerdict.IGNORED) and cells.owners(name) != {Owner.MODEL}
+
+
 def _trusted(cells: _Cells) -> tuple[Any, Share] | None:
     _, arguments = cells.joined("arguments")
     strict, _ = cells.joined("strict")
@@ -114,11 +174,17 @@ RULES: dict[str, tuple[_Rule, int]] = {
     "protocol": (_protocol, _LEAST),
     "forced": (_forced, 3),
     "named": (_named, 3),
+    "stateful": (_stateful, 1),
+    "streams": (_streams, 3),
     "streams_forced": (_streams_forced, 3),
     "parallel": (_parallel, _LEAST),
     "schema_output": (_schema("format"), _LEAST),
     "schema_with_tools": (_schema("format+tools"), _LEAST),
     "most_tools": (_most_tools, 1),
+    "context_length": (_context_length, 1),
+    "name_length": (_name_length, _LEAST),
+    "name_pattern": (_name_pattern, _LEAST),
+    "reasoning_history": (_reasoning_history, 1),
     "trusted_arguments": (_trusted, 1),
 }
 

@@ -33,6 +33,8 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
     high: float = 1.0
     held: int = 0
     measured: int = 0
+    #: The number that was measured, where the cell is about one: the tokens of a context.
+    value: int | None = None
 
 
 class ProbeSpending(msgspec.Struct, frozen=True, kw_only=True):

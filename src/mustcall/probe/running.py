@@ -107,6 +107,7 @@ class _Tally:
             high=round(share.high, 4),
             held=share.hits,
             measured=share.of,
+            value=next((finding.value for finding in self.findings if finding.value is not None), None),
         )
 
 

@@ -139,11 +139,12 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """What one try showed; `owner` where the reply itself tells it, `note` in a few words."""
+    """What one try showed; `owner` where the reply itself tells it, `note` in a few words, `value` if it is one."""
 
     outcome: Outcome
     note: str = ""
     owner: Owner | None = None
+    value: int | None = None
 
 
 Script = Callable[[int], Generator[tuple[Send, ...], tuple[Seen, ...], CellFinding]]

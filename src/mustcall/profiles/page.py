@@ -33,6 +33,8 @@ MEANINGS: dict[str, str] = {
     "grammar_output": "whether the server takes such a field; absent: not known, tried on local servers",
     "local": "whether the server runs on this machine or in its network; absent: told by its address",
     "forced_by": "the rungs that made forced calls here, the best first; learnt",
+    "stateful": "whether a Responses upstream keeps its replies under their ids; if not, the gateway keeps them",
+    "streams": "whether streams are answered; if not, what the caller wants streamed is asked for whole",
     "streams_forced": "whether forced turns may be streamed although the caller does not stream; absent: not known",
     "constrain_first": "whether constrained rungs come first when a call is forced",
     "bounded_schemas": "whether a constrained answer's schema gets limits where it has none",

@@ -382,6 +382,17 @@ def load_measured(file: Path | None = None, environment: Mapping[str, str] | Non
     return read_probe(read.probe, read.measured, env, path)[1]
 
 
+def configured_upstreams(
+    file: Path | None = None, environment: Mapping[str, str] | None = None
+) -> tuple[Path, tuple[str, ...]] | None:
+    """Return the file that would be read and the upstreams it names; None where there is none, or none are named."""
+    path = config_file(file, os.environ if environment is None else environment)
+    if path is None:
+        return None
+    named = _spelt_out(_read_file(path).upstream, str(path))
+    return (path, tuple(upstream.name for upstream in named)) if named else None
+
+
 def config_file(file: Path | None, env: Mapping[str, str]) -> Path | None:
     """Return the file to read: the one that is named, else the default one if it is there."""
     name = env.get("MUSTCALL_CONFIG")

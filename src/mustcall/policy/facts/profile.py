@@ -92,6 +92,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     local: bool = False
     #: The rungs of the ladder that made forced calls here, the best first; they are tried before the others (rule 139).
     forced_by: tuple[str, ...] = ()
+    #: Whether an upstream of the Responses wire keeps its replies under their ids; else they are kept here (rule 78).
+    stateful: bool = True
+    #: Whether streams are answered; if not, what the caller wants streamed is asked for whole.
+    streams: bool = True
     #: Whether forced turns may be streamed although the caller does not stream (rule 137); None if that is not known.
     streams_forced: bool | None = None
     #: Whether constrained rungs come first when a call is forced (small local models).

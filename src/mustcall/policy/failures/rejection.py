@@ -37,6 +37,7 @@ class Rejection(StrEnum):
     NAMED_UNSUPPORTED = "named_unsupported"  # a choice that names a tool; `required` may do
     PARALLEL_UNSUPPORTED = "parallel_unsupported"  # the parallel setting
     PREFILL = "prefill"  # a request that ends on an assistant turn
+    RESULTS_TOGETHER = "results_together"  # several calls of one turn with their results in a row
     REASONING_STATE = "reasoning_state"  # reasoning handed back that it does not accept
     REASONING_MISSING = "reasoning_missing"  # a history without the reasoning it wants back
     REASONING_FIELD = "reasoning_field"  # the field in which reasoning was handed back
@@ -137,6 +138,9 @@ SIGNS: tuple[RejectionSign, ...] = (
     RejectionSign(_R.PREFILL, ("expected last role user or tool",), "Mistral", "assumed"),
     RejectionSign(_R.PREFILL, ("assistant response prefill is incompatible",), "llama.cpp", "assumed"),
     RejectionSign(_R.PREFILL, ("end with a user role",), "Gemini", "assumed"),
+    RejectionSign(_R.RESULTS_TOGETHER, ("only supports single tool-calls at once",), "Llama's template", "issue"),
+    RejectionSign(_R.RESULTS_TOGETHER, ("only one tool message",), "several", "assumed", lasting=False),
+    RejectionSign(_R.RESULTS_TOGETHER, ("only one tool result",), "several", "assumed", lasting=False),
     RejectionSign(_R.REASONING_MISSING, ("reasoning_content is missing",), "Moonshot", "issue"),
     RejectionSign(_R.REASONING_MISSING, ("reasoning_content", "must be passed back"), "DeepSeek", "issue"),
     RejectionSign(_R.REASONING_MISSING, ("missing a thought_signature",), "Gemini", "issue"),

@@ -39,6 +39,8 @@ _NOT_DEMANDED = "it came before the demanded call"
 #: Why a call is left out that a reply made beyond what it may.
 SURPLUS = frozenset({ONE_AT_A_TIME, _BESIDE_CALLS, _GIVEN_BEFORE, _FORBIDDEN})
 
+#: How a text begins that is meant as JSON.
+_JSON_STARTS = ("{", "```")
 #: Words by which wires say that a reply ends with tool calls.
 _CALL_WORDS = frozenset({"tool_calls", "tool_use", "function_call"})
 #: Words that may stand beside calls: Responses ends every complete reply with `completed`, and `function_call` is the
@@ -232,7 +234,7 @@ def _judge_constrained(case: Case, reply: Reply, found: ScanFindings) -> Judgeme
         return _judge_calls(case, reply, reply.parts, ())
     if read is None:
         if reply.finish is FinishReason.LENGTH:  # of the call, or of prose where nothing held the model to one
-            written = text.lstrip().startswith(("{", "```"))
+            written = text.lstrip().startswith(_JSON_STARTS)
             return Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=written)
         judged = _judge_markup(case, reply, found)
         if judged.verdict is Verdict.TEXT_CALL and not found.calls and case.controls.on_unmet is OnUnmet.ERROR:
@@ -268,10 +270,22 @@ def _judge_markup(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
     if case.reads_text and strange:
         return Judgement(verdict=Verdict.UNKNOWN_TOOL, reply=reply)
     if says_calls and case.request.tools:
-        verdict = Verdict.TEXT_CALL if found.malformed else Verdict.PHANTOM_CALL
-        return Judgement(verdict=verdict, reply=reply, keeps=not found.malformed)
+        if found.malformed:
+            return Judgement(verdict=Verdict.TEXT_CALL, reply=reply)
+        return _judge_phantom(case, reply, found)
     notes = (Adaptation(AdaptationKind.MARKUP_STRIPPED, "reasoning", "it came inside the text"),)
     return _judge_text(case, _cleaned(reply, found), found, notes if found.thought else ())
+
+
+def _judge_phantom(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
+    """Judge a reply that is said to be calls and holds none; its text may be an answer all the same."""
+    said = reply.evolve(finish=FinishReason.STOP, reported_finish=None)
+    answer = _judge_text(case, _cleaned(said, found), found, ())
+    if answer.verdict is not Verdict.ANSWERED:
+        return Judgement(verdict=Verdict.PHANTOM_CALL, reply=reply, keeps=True)
+    corrected = Adaptation(AdaptationKind.FINISH_CORRECTED, "finish", f"{reply.reported_finish} without a call")
+    notes = (*answer.notes, corrected)
+    return Judgement(verdict=Verdict.PHANTOM_CALL, reply=reply, keeps=True, salvage=answer.reply, notes=notes)
 
 
 def _judge_reasoned(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
@@ -458,7 +472,8 @@ def _judge_structured(case: Case, reply: Reply, notes: tuple[Adaptation, ...]) -
     text = _text(reply.parts)
     read = read_answer(output, text, () if held or case.demand.forbids else case.offered, lenient=lenient)
     if read.problems:
-        if reply.finish is FinishReason.LENGTH:
+        # Prose that was cut off is no answer cut off: it is asked for once more, held to the schema.
+        if reply.finish is FinishReason.LENGTH and not (lenient and not _is_json(reply)):
             return Judgement(verdict=Verdict.TRUNCATED, reply=reply, notes=notes)
         return Judgement(verdict=Verdict.BAD_ANSWER, reply=reply, problem=describe_problems(read.problems), notes=notes)
     if read.text != text:
@@ -466,6 +481,11 @@ def _judge_structured(case: Case, reply: Reply, notes: tuple[Adaptation, ...]) -
         others = tuple(part for part in reply.parts if not isinstance(part, Text))
         reply, notes = reply.evolve(parts=(*others, Text(text=read.text))), (*notes, bare)
     return Judgement(verdict=Verdict.ANSWERED, reply=reply, notes=notes)
+
+
+def _is_json(reply: Reply) -> bool:
+    """Tell whether the text of a reply is meant as JSON, whole or not."""
+    return _text(reply.parts).lstrip().startswith(_JSON_STARTS)
 
 
 def _text(parts: Sequence[Part]) -> str:

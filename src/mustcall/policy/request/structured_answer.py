@@ -77,9 +77,14 @@ def answer_way(request: Request, plan: Plan, profile: Profile, *, kept: bool = F
     return AnswerWay.TOOL if rooted and room and not text and not kept else AnswerWay.WORDS
 
 
-def can_go_alone(request: Request, profile: Profile) -> bool:
-    """Tell whether the answer can be asked for by schema with the tools left out (rule 104: some need them)."""
-    if not profile.schema_output or profile.prefix_bound:
+def can_go_alone(request: Request, profile: Profile, *, tries: bool = False) -> bool:
+    """Tell whether the answer can be asked for by schema with the tools left out (rule 104: some need them).
+
+    Where it is not known whether schemas are taken, that is only done if it `tries` (rule 140).
+    """
+    schema = request.output is not None and request.output.kind is OutputKind.SCHEMA
+    unknown = tries and schema and profile.schema_output is None
+    if not (profile.schema_output or unknown) or profile.prefix_bound:
         return False
     needs = profile.history_needs_tools or (request.origin is not None and request.origin.wire is Wire.MESSAGES)
     called = any(isinstance(part, ToolCall | ToolResult) for message in request.messages for part in message.parts)

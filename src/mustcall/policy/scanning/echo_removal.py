@@ -45,7 +45,7 @@ class EchoFreeScanner(ReplyScanner):
             case PartTextDelta(index=index, text=text) if (eraser := self._erasers.get(index)) is not None:
                 shown = self._erased(eraser, text)
                 return super().feed(event if shown is text else PartTextDelta(index, shown)) if shown else []
-            case PartStarted(index=index, part=Text(text=text) as part):
+            case PartStarted(index=index, part=Text(text=text) as part) if self._echoes:
                 eraser = self._erasers[index] = EchoEraser(self._echoes)
                 shown = self._erased(eraser, text)
                 return super().feed(event if shown is text else PartStarted(index, part.evolve(text=shown)))

@@ -319,11 +319,20 @@ def _compile_all(
             changes["strict"] = False
         if compiled.schema is not tool.parameters:
             changes["parameters"] = compiled.schema
+        if target is SchemaTarget.GEMINI and _takes_nothing(compiled.schema):
+            # Gemini refuses an object without properties ("should be non-empty for OBJECT type"), not one left out.
+            changes["parameters"] = None
+            losses = (*losses, "top level: left out, it has no properties")
         if changes:
             log.add(AdaptationKind.SCHEMA_REDUCED, tool.name, _told(losses))
         tools.append(tool.evolve(**changes) if changes else tool)
     same = all(new is old for new, old in zip(tools, offered, strict=True))
     return offered if same else tuple(tools), log.entries
+
+
+def _takes_nothing(schema: JsonObject) -> bool:
+    """Tell whether a schema is that of an object without properties."""
+    return schema.get("type") == "object" and not schema.get("properties") and "anyOf" not in schema
 
 
 def _optional_fields(schema: JsonObject) -> int:

@@ -124,6 +124,10 @@ class NextAttempt:
                 self.log.add(AdaptationKind.FIELD_MAPPED, "stream", "on, so that the demanded call ends the reply")
                 streamed = shaped.request.evolve(stream=True, stream_usage=True)
                 shaped = msgspec.structs.replace(shaped, request=streamed)
+            if shaped.request.stream and not self.profile.streams:
+                self.log.add(AdaptationKind.FIELD_MAPPED, "stream", "off: the upstream does not stream")
+                whole = shaped.request.evolve(stream=False, stream_usage=False)
+                shaped = msgspec.structs.replace(shaped, request=whole)
             if self.isolation.probing:
                 shaped = msgspec.structs.replace(shaped, request=as_probe(shaped.request))
             self._shaped = shaped

@@ -97,6 +97,7 @@ class Condition(StrEnum):
     FIRST_UNGREEDY = "first retry, sampling is not greedy, text is not the channel for calls"
     RETRIES_LEFT = "its retries are not spent"
     CUT_CALL = "a call was cut off and its retry is not spent"
+    ANSWERS = "no call is demanded, and the text is a whole answer that announces no call"
     UNMET_ANSWERS = "`on_unmet` is `answer` and nothing but the force is wrong"
     FINAL_THOUGHT = "the family answers in reasoning"
     BLOCKED = "the tool's setting blocks the loop"
@@ -146,6 +147,8 @@ TABLE: tuple[RemedyRow, ...] = (
     RemedyRow(Verdict.PHANTOM_CALL, Condition.RUNGS_LEFT, Remedy.CLIMB),
     RemedyRow(Verdict.PHANTOM_CALL, Condition.FIRST_UNGREEDY, Remedy.RESAMPLE),
     RemedyRow(Verdict.PHANTOM_CALL, Condition.RETRIES_LEFT, Remedy.REMIND),
+    # A server may say `tool_calls` of every reply: what it answered again is an answer.
+    RemedyRow(Verdict.PHANTOM_CALL, Condition.ANSWERS, Remedy.SALVAGE),
     RemedyRow(Verdict.PHANTOM_CALL, Condition.ALWAYS, Remedy.FAIL),
     RemedyRow(Verdict.FORCE_MISSED, Condition.RUNGS_LEFT, Remedy.CLIMB),
     RemedyRow(Verdict.FORCE_MISSED, Condition.UNMET_ANSWERS, Remedy.ACCEPT),
@@ -226,6 +229,8 @@ def _holds(row: RemedyRow, case: Situation) -> bool:
             return _left(row.verdict, case)
         case Condition.CUT_CALL:
             return case.cut_call and _left(row.verdict, case)
+        case Condition.ANSWERS:
+            return case.salvageable and not case.forced
         case Condition.UNMET_ANSWERS:
             return case.on_unmet is OnUnmet.ANSWER
         case Condition.FINAL_THOUGHT:

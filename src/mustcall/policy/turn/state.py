@@ -4,21 +4,21 @@ It is told what came back (`settle`, `refused`) and says what to do; it sends no
 it sends next, is `policy.turn.next_attempt`'s.
 """
 
-import re
 
 import msgspec
 
 from mustcall.core.adaptation import AdaptationKind
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.parts import ToolCall
+from mustcall.core.reply import FinishReason
 from mustcall.core.request import Request
-from mustcall.core.tools import ChoiceMode, ToolChoice, functions_of
+from mustcall.core.tools import functions_of
 from mustcall.core.verdict import Verdict
 from mustcall.policy.facts.controls import Limits
 from mustcall.policy.facts.profile import Forcing, ReasoningHabit, SchemaTarget
 from mustcall.policy.facts.wording import fill
 from mustcall.policy.failures.rejection import Rejection, lesson, read_rejection
-from mustcall.policy.history.mended import drop_reasoning, mend_history, remove_trailing_assistant
+from mustcall.policy.history.mended import drop_reasoning, mend_history
 from mustcall.policy.reply.judge import Judgement
 from mustcall.policy.request.attempt_request import Shaped, demand_sentence, kept_answer, user_turn
 from mustcall.policy.request.plan import Rung, RungKind, make_plan
@@ -26,6 +26,7 @@ from mustcall.policy.request.refused_tools import ABOUT_TOOLS, without_tools
 from mustcall.policy.request.structured_answer import AnswerWay, can_go_alone
 from mustcall.policy.schema.tool_schemas import compile_schema, compile_tools, refused_schemas
 from mustcall.policy.turn.next_attempt import NextAttempt
+from mustcall.policy.turn.refusal_mends import BROKEN, MENDS, is_about_streams, meant_by, stream_words
 from mustcall.policy.turn.remedy import ACCEPTED, Decision, Remedy, Situation, decide
 
 __all__ = ["Lesson", "TurnState"]
@@ -35,12 +36,8 @@ _ACCEPT = Decision(Remedy.ACCEPT)
 _FIRST_SOFT = Rung(RungKind.SOFT)
 #: What a refusal of the fields for constrained decoding may be taken for: there is no word for them on any wire.
 _ABOUT_GRAMMAR = (Rejection.OUTPUT_UNSUPPORTED, Rejection.OTHER)
-#: What a refusal says that is about the stream: `streaming`, `stream_options`, but not `upstream`.
-_STREAM = re.compile(r"(?i)\bstream")
 #: Statuses that refuse the request as such; others are about load or a fault, and may pass.
 _LASTING = frozenset({400, 403, 404, 405, 406, 415, 422, 500, 501})
-#: Statuses of a server that breaks on what it is sent: where it was streamed by us alone, it is sent whole (rule 137).
-_BROKEN = frozenset({500, 501})
 
 
 class Lesson(msgspec.Struct, frozen=True):
@@ -125,7 +122,7 @@ class TurnState(NextAttempt):
             case Verdict.BAD_ARGUMENTS:
                 return fill(words.bad_arguments, problem=judged.problem)
             case Verdict.BAD_ANSWER:
-                return self._answer_again(judged.problem)
+                return self._answer_again(judged)
             case Verdict.TRUNCATED:
                 return words.truncated
             case Verdict.THINKING_ONLY:
@@ -133,11 +130,15 @@ class TurnState(NextAttempt):
             case _:
                 return words.empty
 
-    def _answer_again(self, problem: str) -> str:
-        """Return what is said about an answer that did not fit: once more alone, where a schema can hold it then."""
-        way, words = self.answer_way, self._wording
+    def _answer_again(self, judged: Judgement) -> str:
+        """Return what is said about an answer that did not fit: once more alone, where a schema can hold it then.
+
+        After words, or prose without end, that is also tried where it is not known: words do not hold that model.
+        """
+        way, words, problem = self.answer_way, self._wording, judged.problem
         if way in (AnswerWay.TOOL, AnswerWay.WORDS):
-            self._alone = can_go_alone(self._request, self.profile)
+            tries = way is AnswerWay.WORDS or judged.reply.finish is FinishReason.LENGTH
+            self._alone = can_go_alone(self._request, self.profile, tries=tries)
         tool = self._answer_tool
         if tool is not None:
             return fill(words.answer_again, problem=problem, tool=tool.name)
@@ -193,12 +194,9 @@ class TurnState(NextAttempt):
         narrowed = rejection in self._refusals or rejection is Rejection.TOOL_REFUSED
         if self.isolation.begun or (rejection in ABOUT_TOOLS and narrowed):
             return self._isolate(error, sign.words if sign is not None else (), sent)
-        if rejection is Rejection.FORCE_UNSUPPORTED and _is_unforced(sent.request.tool_choice):
-            rejection = Rejection.CHOICE_UNSUPPORTED  # nothing was forced: the field itself is refused
-        if rejection is Rejection.OTHER and sent.request.stream and not self._request.stream:
-            words = (error.message, error.param or "")
-            if error.status in _BROKEN or any(map(_STREAM.search, words)):  # streaming was not the caller's wish
-                return True, self._unstreamed(error)
+        rejection = meant_by(rejection, error, sent.request)
+        if rejection is Rejection.OTHER and is_about_streams(error, sent.request):
+            return True, self._unstreamed(error)
         if rejection in self._refusals and rejection is not Rejection.SCHEMA_INEXPRESSIBLE:  # that one ends by itself
             # That the reply is constrained was not the caller's wish: its refusal is not the caller's answer.
             learnt = self._refused_grammar(rejection, error, sent)
@@ -222,7 +220,8 @@ class TurnState(NextAttempt):
         elif rejection is Rejection.OUTPUT_UNSUPPORTED and sent.request.tools and not self.rung.constrains:
             # It is not known whether it would be refused without tools as well.
             learnt = Lesson("schema_with_tools", value=False, why=str(rejection), words=words)
-        again = self._mend(rejection, learnt)
+        # A server that breaks on a forced choice may take another way of asking.
+        again = self._mend(rejection, learnt) or (error.status in BROKEN and self._skip(own=True))
         # What would be sent again as it was would be refused again.
         again = again and not self._repeats(sent)
         if not again and rejection in ABOUT_TOOLS:
@@ -243,31 +242,34 @@ class TurnState(NextAttempt):
         return Lesson("grammar_output", value=False, why=why, words=words)
 
     def _unstreamed(self, error: ErrorInfo) -> Lesson | None:
-        """Stop streaming for the rest of the turn; return what the refusal teaches about later ones."""
-        self.profile = msgspec.structs.replace(self.profile, streams_forced=False)
+        """Stop streaming for the rest of the turn; return what the refusal teaches about later ones.
+
+        A stream that the caller asked for is worth a refusal each turn, unless it is the stream that is refused.
+        """
+        field = "streams" if self._request.stream else "streams_forced"
+        self.profile = msgspec.structs.replace(self.profile, **{field: False})
         self._shaped = None
-        if error.status not in _LASTING:
+        if error.status not in (_LASTING - BROKEN if self._request.stream else _LASTING):
             return None
-        return Lesson("streams_forced", value=False, why="stream_refused", words=("stream",))
+        words = stream_words(error) if self._request.stream else ("stream",)
+        return Lesson(field, value=False, why="stream_refused", words=words)
 
     def _repeats(self, sent: Shaped) -> bool:
         shaped = self.shaped()
         return shaped.request == sent.request and shaped.extra == sent.extra
 
     def _mend(self, rejection: Rejection, learnt: Lesson | None) -> bool:
+        mend = MENDS.get(rejection)
+        if mend is not None:
+            change, profile = mend.change, self.profile
+            self._mends.append(lambda request: change(request, profile))
+            self.log.add(mend.kind, mend.subject, mend.why)
+            return True
         match rejection:
-            case Rejection.PREFILL:
-                self._mends.append(remove_trailing_assistant)
-                self.log.add(AdaptationKind.HISTORY_MENDED, "messages", "the trailing assistant turn was refused")
-                return True
             case Rejection.REASONING_STATE:
                 self._mends.append(self._without_reasoning)
                 self._kept = []
                 self.log.add(AdaptationKind.STATE_DROPPED, "reasoning", "the upstream refused it")
-                return True
-            case Rejection.PARALLEL_UNSUPPORTED:
-                self._mends.append(_without_parallel)
-                self.log.add(AdaptationKind.FIELD_DROPPED, "parallel_tool_calls", "refused; enforced here instead")
                 return True
             case Rejection.SCHEMA_INEXPRESSIBLE:
                 return self._reduce_schemas() or self._skip()
@@ -346,19 +348,11 @@ class TurnState(NextAttempt):
         self._request = request
         return True
 
-    def _skip(self) -> bool:
-        """Go past a rung that is refused; where that is the caller's own request, its refusal stands."""
-        if (self._place == 0 and not self.rung.constrains) or self._place + 1 >= len(self.plan.rungs):
+    def _skip(self, *, own: bool = False) -> bool:
+        """Go past a rung that is refused; where that is the caller's own request, its refusal stands unless `own`."""
+        if (self._place == 0 and not (self.rung.constrains or own)) or self._place + 1 >= len(self.plan.rungs):
             return False
         self._climbed.append(self.rung)
         self._place += 1
         self._reminder = None
         return True
-
-
-def _is_unforced(choice: ToolChoice | None) -> bool:
-    return choice is not None and choice.mode in (ChoiceMode.AUTO, ChoiceMode.NONE)
-
-
-def _without_parallel(request: Request) -> Request:
-    return request.evolve(parallel_tool_calls=None)

@@ -286,14 +286,20 @@ def _previous(number: int) -> _Steps:
     bad = fault(seen)
     if bad is not None or seen.reply is None:
         return bad or unmeasured("no reply")
+    before = seen.reply
     second = msgspec.structs.replace(
-        first, messages=(user("Which word was it? Reply with it alone."),), previous_response_id=seen.reply.id
+        first, messages=(user("Which word was it? Reply with it alone."),), previous_response_id=before.id
     )
     (seen,) = yield (Send(request=second, fields={"store": True}),)
     bad = fault(seen)
     if bad is not None or seen.reply is None:
         return bad or unmeasured("no reply")
-    return held() if word(number) in said(seen.reply).lower() else missed("the earlier response was not read")
+    if word(number) in said(seen.reply).lower():
+        return held()
+    old, new = before.usage, seen.reply.usage
+    if old is not None and new is not None and new.input_tokens > old.input_tokens:
+        return missed("the earlier response was read, and the word was not said", Owner.MODEL)
+    return missed("the earlier response was not read")
 
 
 def _stored(number: int) -> _Steps:
@@ -322,6 +328,7 @@ def _counted(number: int) -> _Steps:
 _STATE = (
     Cell(
         id="previous_response",
+        fact="stateful",
         guarantee="previous_response",
         group=CellGroup.STATE,
         asks="a word to remember, then a request with `previous_response_id`",
@@ -333,6 +340,7 @@ _STATE = (
     ),
     Cell(
         id="stored_response",
+        fact="stateful",
         guarantee="stored_response",
         group=CellGroup.STATE,
         asks="a response with `store`, then the same by its id",

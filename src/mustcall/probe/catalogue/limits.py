@@ -1,5 +1,6 @@
 """Cells of sizes, limits, stopping, errors and load."""
 
+import re
 from collections.abc import Generator
 
 import msgspec
@@ -16,7 +17,7 @@ from mustcall.probe.values import Cell, CellFinding, CellGroup, CellTries, Outco
 from mustcall.wire.overflow import is_overflow
 from mustcall.wire.reading import maybe_object
 
-__all__ = ["CELLS"]
+__all__ = ["CELLS", "limit_in"]
 
 _Steps = Generator[tuple[Send, ...], tuple[Seen, ...], CellFinding]
 
@@ -174,6 +175,17 @@ def _says_cut(reply: Reply) -> CellFinding:
 _LONG_PROMPT = 60_000
 
 
+#: How refusals name the limit: "maximum context length is 8192 tokens", "the available context size (4096 tokens)",
+#: "210000 tokens > 200000 maximum".
+_LIMIT_WORDS = re.compile(r"(?i)(?:context|maximum|limit|at most|>)\D{0,60}?(\d[\d,]{2,8})\b")
+
+
+def limit_in(message: str) -> int | None:
+    """Return the tokens of the context that a refusal names; the prompt itself has more."""
+    found = _LIMIT_WORDS.search(message)
+    return int(found[1].replace(",", "")) if found is not None else None
+
+
 def _needle(number: int) -> _Steps:
     secret = f"{word(number)}-{number + 41}"
     filler = " ".join(f"{index}: the {topic(index)} of {city(index)} are {word(index)}." for index in range(1, 1_600))
@@ -185,7 +197,8 @@ def _needle(number: int) -> _Steps:
     error = seen.error
     if error is not None and 400 <= seen.status < 500:
         if is_overflow(error.type, error.code, error.message) or seen.status == 413:
-            return held(f"refused openly: {error.message[:100]}")
+            openly = held(f"refused openly: {error.message[:100]}")
+            return msgspec.structs.replace(openly, value=limit_in(error.message))
         return fault(seen) or held()
     bad = fault(seen)
     if bad is not None or seen.reply is None:
@@ -194,7 +207,8 @@ def _needle(number: int) -> _Steps:
         return held()
     usage = seen.reply.usage
     if usage is not None and 0 < usage.input_tokens < lower_bound(request):
-        return missed(f"{usage.input_tokens} tokens were read of a prompt of at least {lower_bound(request)}")
+        cut = missed(f"{usage.input_tokens} tokens were read of a prompt of at least {lower_bound(request)}")
+        return msgspec.structs.replace(cut, value=usage.input_tokens)
     return unmeasured("the model did not repeat the password, and the usage does not tell whether it saw it")
 
 
@@ -214,6 +228,7 @@ _HONEST = (
     Cell(
         id="context",
         guarantee="context",
+        fact="context_length",
         group=CellGroup.HONESTY,
         asks="a prompt of 15,000 tokens with a password at its beginning",
         wants="the password, or a refusal that says the prompt is too long",

@@ -246,6 +246,7 @@ _NAMES = tuple(
     Cell(
         id=f"name.{kind}",
         guarantee=f"name.{kind}",
+        fact={"long": "name_length", "odd": "name_pattern"}[kind],
         group=CellGroup.NAMES,
         asks=asks,
         wants="the tool is called by its name",

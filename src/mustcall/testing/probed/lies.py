@@ -115,7 +115,7 @@ _REPORTS = (
 _HISTORY = (
     _lie("loses_results", "result.round_trip", "model", reads=ways.loses_results),
     _lie("refuses_two_results", "result.parallel", verdict="refused",
-         sends=fails(lambda asked: len(ways.results(asked)) > 1, 400, "only one tool message may follow")),
+         sends=fails(lambda asked: ways.results_in_a_row(asked) > 1, 400, "only one tool message may follow")),
     _lie("refuses_images", "result.image", wire=Wire.MESSAGES, verdict="refused",
          sends=fails(lambda asked: b'"image"' in asked.recorded.raw, 400, "images are not supported")),
     _lie("loses_reasoning", "reasoning.shown", "model", reads=takes_as(always, reasoning=None)),

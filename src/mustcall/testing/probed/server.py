@@ -47,6 +47,7 @@ class _Mind:
         self._random = random.Random(seed)  # noqa: S311  repeatable, no secret
         self.issued = IssuedMemory()
         self._stored: dict[str, tuple[Message, ...]] = {}
+        self._kept: dict[str, Mapping[str, object]] = {}
         self.under_way = 0
         #: Whether a client left a stream lately.
         self.left = False
@@ -71,6 +72,7 @@ class _Mind:
             before = self._stored.get(asked.previous_response_id or "", ())
             told = Message(role=Role.ASSISTANT, parts=tuple(Text(text=text) for text in said))
             self._stored[str(reply["id"])] = (*before, *asked.messages, told)
+            self._kept[str(reply["id"])] = reply
 
     def _other(self, recorded: Recorded) -> Answer:
         """Answer what is no turn."""
@@ -79,8 +81,8 @@ class _Mind:
         if recorded.path.endswith("/count_tokens"):
             return Raw(200, to_json(count_tokens(recorded)))
         name = recorded.path.removeprefix(_RESPONSES)
-        if recorded.path.startswith(_RESPONSES) and recorded.method == "GET" and name in self._stored:
-            return Raw(200, to_json({"id": name, "object": "response", "status": "completed", "output": []}))
+        if recorded.path.startswith(_RESPONSES) and recorded.method == "GET" and name in self._kept:
+            return Raw(200, to_json(self._kept[name]))
         return Fail(404, f"Invalid URL ({recorded.method} {recorded.path})")
 
     def _turn(self, recorded: Recorded, wire: Wire, lie: Lie | None) -> Answer:

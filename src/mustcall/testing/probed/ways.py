@@ -48,6 +48,7 @@ __all__ = [
     "reasons",
     "renamed",
     "results",
+    "results_in_a_row",
     "runs_on",
     "says_done",
     "schema_says",
@@ -123,6 +124,16 @@ def has_strict(asked: ProbedRequest) -> bool:
 def results(asked: ProbedRequest) -> list[ToolResult]:
     """Return the tool results of a request."""
     return [part for message in asked.request.messages for part in message.parts if isinstance(part, ToolResult)]
+
+
+def results_in_a_row(asked: ProbedRequest) -> int:
+    """Return the most tool results that follow one turn of the model."""
+    most = row = 0
+    for message in asked.request.messages:
+        here = sum(isinstance(part, ToolResult) for part in message.parts)
+        row = row + here if here else 0
+        most = max(most, row)
+    return most
 
 
 REQUIRED, NAMED, NONE = (chooses(mode) for mode in (ChoiceMode.REQUIRED, ChoiceMode.NAMED, ChoiceMode.NONE))
