@@ -129,6 +129,36 @@ async def test_a_required_step_with_prerequisites() -> None:
     assert result.stopped is Stopped.ANSWERED
 
 
+def forced_by(model: ScriptedModel) -> list[str | None]:
+    """The tool that each request forces."""
+    choices = [one.body.get("tool_choice") for one in model.requests]
+    return [each["function"]["name"] if isinstance(each, dict) else None for each in choices]
+
+
+@pytest.mark.parametrize("hops", [2, 3, 4])
+async def test_the_last_hops_are_kept_for_required_steps(hops: int) -> None:
+    """Rule 82: a model that repeats a call spends hops; the last ones are kept for the steps that are required."""
+    log: list[str] = []
+    repeated = [Call("verify")] * (hops - 1)
+    model = ScriptedModel([*repeated, Call("transfer", {"amount": 1}), '{"paid": true}'])
+    schema = {"type": "object", "properties": {"paid": {"type": "boolean"}}, "required": ["paid"]}
+    agent = Agent(model, tools=tools(log), required_steps=["transfer"])
+    result = await agent.run("Pay 1.", output=schema, hops=hops)
+    assert (log, result.output) == (["verify"] * (hops - 1) + ["transfer 1"], {"paid": True})
+    first = "verify" if hops == 2 else None  # two hops left for two steps
+    assert forced_by(model) == [first, *[None] * (hops - 2), "transfer", None]
+
+
+async def test_the_last_step_is_kept_for_a_required_step() -> None:
+    """Rule 109: at the step cap nothing may be called, so the step before it calls what is still required."""
+    log: list[str] = []
+    model = ScriptedModel([Call("verify"), Call("verify"), Call("transfer", {"amount": 1}), "Paid."])
+    agent = Agent(model, tools=tools(log), required_steps=["transfer"], max_steps=4)
+    result = await agent.run("Pay 1.")
+    assert (log, result.text) == (["verify", "verify", "transfer 1"], "Paid.")
+    assert forced_by(model) == [None, None, "transfer", None]
+
+
 async def test_a_run_that_cannot_do_the_step_fails() -> None:
     """Without the step there is no answer: the error names it, and no turn is spent on an answer nobody may give."""
 
