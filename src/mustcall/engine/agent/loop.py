@@ -251,17 +251,21 @@ class AgentRun(RunState):
         await self._pay_for(malformed, emit)
 
     async def _pay_for_mended(self, emit: Emit) -> None:
-        """Let each malformed call that the turn's retries mended cost a hop: they said what was wrong (rule 85)."""
-        for malformed in mended_calls(self._steps[-1], self._plan.wording):
-            await self._pay_for(malformed, emit)
+        """Let each malformed call that the turn's retries mended cost a hop: they said what was wrong (rule 85).
 
-    async def _pay_for(self, malformed: MalformedCall, emit: Emit) -> None:
-        """Take a hop for a malformed call and record it; without one left, one final round follows (rule 83)."""
+        In a turn that demands a required step they are recorded and cost nothing: the hops that are left are for the
+        required steps, and the turn's own limit bounds its retries.
+        """
+        for malformed in mended_calls(self._steps[-1], self._plan.wording):
+            await self._pay_for(malformed, emit, hops=0 if self._owed is not None else 1)
+
+    async def _pay_for(self, malformed: MalformedCall, emit: Emit, *, hops: int = 1) -> None:
+        """Take hops for a malformed call and record it; without one left, one final round follows (rule 83)."""
         if self._hops == 0:
             self._closing = True
             malformed = msgspec.structs.replace(malformed, status=CallStatus.HOP_BUDGET_EXHAUSTED)
         else:
-            self._hops -= 1
+            self._hops -= hops
         record = malformed.record(self._number)
         self._calls.append(record)
         await self._tell(CallFinished(record.call, record.result, ok=False, seconds=0.0, status=record.status), emit)
