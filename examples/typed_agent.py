@@ -1,8 +1,8 @@
 """An agent with types: tools that get a database by its type, two of them, and an answer that is a dataclass.
 
 A type checker knows that `result.output` is a `Quote`, and that a run takes a `Shop` as `deps`. The articles are a
-`Literal`, so a call with any other name is never run. Both tools are required steps: a small model that would answer from
-memory has to call them first.
+`Literal`, so a call with any other name is never run. Both tools are required steps: a small model that would answer
+from memory has to call them first.
 """
 
 import os

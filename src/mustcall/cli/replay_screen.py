@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mustcall.cli.progress import counting_bar
-from mustcall.cli.tables import cell, console, print_labelled
+from mustcall.cli.tables import console, one_line, print_labelled
 from mustcall.evals.statistics import Share
 from mustcall.replay import ReplaySample, ReplaySummary
 from mustcall.replay.parts import Size
@@ -81,13 +81,13 @@ def print_summary(told: ReplaySummary) -> None:
     out.print(table)
     for arm in told.arms:
         for words, count in arm.verdicts.items():
-            print_labelled(out, f"{arm.arm:9}{count:4} times ", cell(words).plain)
+            print_labelled(out, f"{arm.arm:9}{count:4} times ", one_line(words))
     if told.recovered is not None:
         share = told.recovered
         rate = f"recovered: {share.rate:.0%} of turns whose first attempt failed"
         out.print(f"{rate} ({_counts(share)}; 95 % interval {_interval(share)})")
     for line in told.differs:
-        out.print(cell(line))
+        print_labelled(out, "", one_line(line))
 
 
 def _counts(share: Share) -> str:

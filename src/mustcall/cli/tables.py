@@ -25,6 +25,7 @@ __all__ = [
     "gateway_place_option",
     "moment",
     "on_ledger",
+    "one_line",
     "place_option",
     "print_labelled",
     "styled",
@@ -89,9 +90,14 @@ def console() -> Console:
     return Console(highlight=False, soft_wrap=not Console().is_terminal)
 
 
+def one_line(text: str) -> str:
+    """Return a text as one line that does nothing to a terminal."""
+    return plain(" ".join(text.split()))
+
+
 def cell(text: str) -> Text:
     """Return a text as one line of bounded length that does nothing to a terminal."""
-    line = plain(" ".join(text.split()))
+    line = one_line(text)
     return Text(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…")
 
 
