@@ -113,13 +113,13 @@ class Contract:
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
-        house: OperatorSettings,
+        operator: OperatorSettings,
         *,
         clock: Clock | None = None,
         learnt: Learnt | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
-        settings = Settings(server=ServerSettings(), endpoints=tuple(endpoints), house=house)
+        settings = Settings(server=ServerSettings(), endpoints=tuple(endpoints), house=operator)
         self._service = Service(settings, _Nowhere(), self._clock, learnt=learnt)
 
     async def answer(self, asked: ContractRequest, transport: Transport) -> ContractAnswer:
