@@ -1,13 +1,18 @@
 """An agent with types: tools that get a database by its type, two of them, and an answer that is a dataclass.
 
-A type checker knows that `result.output` is a `Quote`, and that a run takes a `Shop` as `deps`.
+A type checker knows that `result.output` is a `Quote`, and that a run takes a `Shop` as `deps`. The articles are a
+`Literal`, so a call with any other name is never run. Both tools are required steps: a small model that would answer
+from memory has to call them first.
 """
 
 import os
 from dataclasses import dataclass
+from typing import Literal
 
-from mustcall import Agent, ToolContext, ToolError, Upstream, tool
+from mustcall import Agent, ToolContext, Upstream, tool
 from mustcall.testing import Call, ScriptedModel
+
+Article = Literal["candle", "lamp"]
 
 
 class Shop:
@@ -28,15 +33,13 @@ class Quote:
 
 
 @tool(side_effect=False)
-def get_price(article: str, shop: Shop) -> int:
-    """Look up the price of an article in euros."""
-    if article not in shop.prices:
-        raise ToolError(f"there is no article {article}; there are {', '.join(shop.prices)}")
+def get_price(article: Article, shop: Shop) -> int:
+    """Look up the price of one article in euros."""
     return shop.prices[article]
 
 
 @tool(side_effect=False)
-def count_stock(article: str, context: ToolContext[Shop]) -> int:
+def count_stock(article: Article, context: ToolContext[Shop]) -> int:
     """Count the stock of an article."""
     return context.deps.stock[article]
 
@@ -57,8 +60,15 @@ def upstream() -> Upstream:
 
 def main() -> None:
     """Ask for a quote."""
-    agent = Agent(upstream(), tools=[get_price, count_stock], deps_type=Shop, output=Quote)
-    result = agent.run_sync("What do three candles cost?", deps=Shop({"candle": 4}, {"candle": 40}))
+    agent = Agent(
+        upstream(),
+        tools=[get_price, count_stock],
+        deps_type=Shop,
+        output=Quote,
+        required_steps=["get_price", "count_stock"],
+    )
+    shop = Shop(prices={"candle": 4, "lamp": 30}, stock={"candle": 40, "lamp": 2})
+    result = agent.run_sync("What do three candles cost?", deps=shop)
     quote = result.output
     print(f"{quote.amount} {quote.article}: {quote.euros} euros")
     print(result.trace())

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import venv
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +28,8 @@ sys.path.insert(0, str(_ROOT / "tools"))
 from clientmatrix.adapters import CLIENTS  # noqa: E402
 from clientmatrix.installing import default_cache, install  # noqa: E402
 
+#: Clients of guides that are not in the matrix; where they run and what they print is not read there.
+_OTHERS = (replace(CLIENTS[0], name="continue", folder="continue", packages=("@continuedev/cli@1.5.47",)),)
 _ADDRESS = "http://127.0.0.1:8484"
 _LIMIT = 120
 _FILE = re.compile(r'```\w+ title="([^"]+)"\n(.*?)```', re.DOTALL)
@@ -54,6 +57,7 @@ _GUIDES = {
     "claude-code": _Guide("claude-code", begins="ANTHROPIC_BASE_URL="),
     "codex": _Guide("codex", begins="codex exec"),
     "opencode": _Guide("opencode", begins="opencode run"),
+    "editors": _Guide("continue", begins="cn "),
     "ai-sdk": _Guide("ai6-chat", begins="node ", calls=True),
     "langgraph": _Guide(packages=("langgraph", "langchain", "langchain-openai"), calls=True),
     "llama-cpp": _Guide(),
@@ -81,7 +85,7 @@ def _run(command: list[str], folder: Path, home: Path, path: str) -> subprocess.
 def _follow_client(name: str, guide: _Guide, url: str) -> str:
     """Write the page's files, run its command; return what went wrong, or nothing."""
     page, cache = _page(name).replace(_ADDRESS, url), default_cache()
-    client = next(one for one in CLIENTS if one.name == guide.client)
+    client = next(one for one in (*CLIENTS, *_OTHERS) if one.name == guide.client)
     folder = install(cache, client)
     programs = os.pathsep.join(str(place / "node_modules" / ".bin") for place in (folder, cache / "node"))
     (command,) = [

@@ -14,7 +14,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
 from pydantic import BaseModel, ValidationError
 
-from mustcall import Controls, ForceUnmet, Upstream, UpstreamRejected, UpstreamUnavailable
+from mustcall import Controls, ForceUnmet, Upstream, UpstreamRejected, UpstreamTimeout, UpstreamUnavailable
 from mustcall.adapters.langchain import ChatMustcall
 from mustcall.core.origin import Wire
 from mustcall.policy.facts.profile import Protocol
@@ -265,3 +265,27 @@ def test_an_interrupt_inside_a_running_loop(streams: bool) -> None:
             thread.join()
         assert [request.ended for request in upstream.wait_until_done()] == [End.DISCONNECTED]
     gc.collect()  # which tells of a loop that was not closed
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_timeout_of_one_request(mode: str) -> None:
+    """Rule 97: `timeout` of a call ends the turn, is not sent upstream, and no further attempt is made."""
+    with ScriptedUpstream(default=Hang(DONE)) as upstream:
+        model = ChatMustcall(upstream=Upstream(f"chat={upstream.base_url}", model="m"), settings={"timeout": 0.05})
+        with pytest.raises(UpstreamTimeout, match=r"the caller's timeout of 0\.05 s"):
+            _said(model, mode, [HumanMessage(QUESTION)])
+        upstream.release()
+        assert len(upstream.requests) <= 1  # none where the time was over before it was sent
+        assert all("timeout" not in request.body for request in upstream.requests)
+
+
+def test_threads_of_a_batch_share_what_is_learnt() -> None:
+    """Rule 139: a batch runs in threads; every call that a text format made is counted once."""
+    with ScriptedUpstream(default=Turn(Say(MARKUP))) as upstream:
+        where = Upstream(f"chat={upstream.base_url}", model="m")
+        model = ChatMustcall(upstream=where).bind_tools([price], tool_choice="any")
+        replies = model.batch([QUESTION] * 24, config={"max_concurrency": 8})
+        assert [len(reply.tool_calls) for reply in replies] == [1] * 24
+        assert len(upstream.requests) == 24
+    counts = {tally.subject: tally.count.made for tally in where.learnt.tallies.all()}
+    assert counts["dialect:hermes"] == 24

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from mustcall import Upstream
 from mustcall.adapters.openai_agents import MustcallProvider
 from mustcall.core.origin import Wire
-from mustcall.testing import Call, Fail, Say, ScriptedModel, ScriptedUpstream, Turn
+from mustcall.testing import Call, Fail, Hang, Say, ScriptedModel, ScriptedUpstream, Turn
 
 QUESTION = "What does a hat cost?"
 ANSWER = "A hat costs 12 euros."
@@ -145,3 +145,15 @@ async def test_names_usage_and_errors() -> None:
     refusing = ScriptedModel([Fail(401, "no such key")])
     with pytest.raises(openai.AuthenticationError, match="no such key"):
         await _run(MustcallProvider(refusing))
+
+
+@pytest.mark.parametrize("wire", Wire)
+async def test_a_timeout_of_one_request(wire: Wire) -> None:
+    """Rule 97: `timeout` in the settings of an agent ends the turn, and no further attempt is made."""
+    async with ScriptedUpstream(default=Hang(DONE)) as upstream:
+        provider = MustcallProvider(Upstream(f"{wire}={upstream.base_url}", model="m", api_key="key"))
+        with pytest.raises(openai.APITimeoutError):
+            await _run(provider, settings=ModelSettings(extra_args={"timeout": 0.05}))
+        await provider.aclose()
+        upstream.release()
+        assert len(upstream.requests) <= 1  # none where the time was over before it was sent

@@ -9,17 +9,18 @@ import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 from pydantic import BaseModel
-from pydantic_ai import Agent, ModelHTTPError, RunContext, UnexpectedModelBehavior
+from pydantic_ai import Agent, ModelAPIError, ModelHTTPError, RunContext, UnexpectedModelBehavior
 from pydantic_ai.models import Model
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
+from pydantic_ai.settings import ModelSettings
 
 from mustcall import Controls, OnUnmet, Upstream
 from mustcall.adapters.pydantic_ai import MustcallModel
 from mustcall.core.origin import Wire
-from mustcall.testing import Call, Fail, Recorded, Say, ScriptedModel, ScriptedUpstream, Think, Turn
+from mustcall.testing import Call, Fail, Hang, Recorded, Say, ScriptedModel, ScriptedUpstream, Think, Turn
 
 QUESTION = "What does a hat cost?"
 ANSWER = "A hat costs 12 euros."
@@ -189,3 +190,19 @@ def test_run_sync_leaves_nothing_open() -> None:
         assert agent.run_sync(QUESTION).output == ANSWER
         assert agent.run_sync(QUESTION).output == ANSWER
         upstream.wait_for_connections(0)
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("wire", Wire)
+async def test_a_timeout_of_one_request(wire: Wire, streams: bool) -> None:
+    """Rule 97: `timeout` in the settings of a run ends the turn, and no further attempt is made."""
+    long = Turn(Say("A hat costs " * 400))
+    for fault in (Hang(long), Hang(long, after=600)):
+        async with ScriptedUpstream(default=fault) as upstream:
+            model = MustcallModel(
+                Upstream(f"{wire}={upstream.base_url}", model="m", api_key="key"), settings=ModelSettings(timeout=0.05)
+            )
+            with pytest.raises(ModelAPIError, match=r"[Tt]ime|nothing came"):
+                await _run(model, streams=streams)
+            upstream.release()
+            assert len(upstream.requests) <= 1  # none where the time was over before it was sent

@@ -8,6 +8,7 @@ import openai
 import pytest
 
 from mustcall import Limits, wrap
+from mustcall.adapters import httpx_seam
 from mustcall.core.origin import Wire
 from mustcall.testing import Call, Cut, Fail, Hang, RunningGateway, Say, ScriptedUpstream, Think, Turn
 from mustcall.wire.registry import codec_for
@@ -171,6 +172,28 @@ def test_connections_that_fail(wire: Wire, blocks: bool) -> None:
             ask(way, url, lambda client: wrap(client.with_options(max_retries=0)), timeout=0.05)
     with pytest.raises((openai.APIConnectionError, anthropic.APIConnectionError)):
         ask(way, url, lambda client: wrap(client.with_options(max_retries=0)))
+
+
+@pytest.mark.parametrize("blocks", [True, False], ids=["sync", "async"])
+@pytest.mark.parametrize("wire", Wire)
+def test_a_timeout_is_for_all_attempts(wire: Wire, blocks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 97: the second attempt of a turn has what the first one left of the caller's timeout."""
+    way = Way(wire, blocks, streams=False)
+    seen: list[tuple[Any, float]] = []
+    times = iter([100.0, 104.0])  # the turn begins; the second attempt begins four seconds later
+    monkeypatch.setattr(httpx_seam, "monotonic", lambda: next(times))
+    made = httpx_seam.Attempts.request
+
+    def request(self: httpx_seam.Attempts, call: Any) -> Any:
+        sent = made(self, call)
+        seen.append((sent, sent.extensions["timeout"]["read"]))
+        return sent
+
+    monkeypatch.setattr(httpx_seam.Attempts, "request", request)
+    with ScriptedUpstream([Turn(Call("weather", {"city": "Rome"})), GOOD]) as upstream:
+        assert said(way, ask(way, upstream.url, wrap, timeout=30.0)) == [CALL]
+        assert len(upstream.requests) == 2
+    assert [left for _, left in seen] == [30.0, 26.0]
 
 
 def _but_stream(body: dict[str, Any]) -> dict[str, Any]:

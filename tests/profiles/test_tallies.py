@@ -1,5 +1,8 @@
 """Counts of what made demanded calls, and what follows from them (rule 139)."""
 
+import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -11,6 +14,7 @@ from mustcall.policy.facts.profile import Forcing, Profile, Protocol
 from mustcall.policy.request.plan import Rung, RungKind
 from mustcall.profiles import Learnt
 from mustcall.profiles.tallies import EXPIRY, Count, ProfileTally, Tallies, derive, subjects
+from mustcall.profiles.tenants import PerTenant
 
 NOW = 1_000_000.0
 
@@ -354,3 +358,48 @@ def test_what_never_works_is_tried_seldom() -> None:
         learnt.observe("e", "m", "rung:text", made=True, now=NOW)
         calls += 1
     assert 1040 <= calls <= 1051
+
+
+def in_threads(work: Callable[[int], None], count: int = 6) -> None:
+    """Do the work in so many threads at once."""
+    failed: list[BaseException] = []
+    start = threading.Barrier(count)
+
+    def run(number: int) -> None:
+        start.wait()
+        try:
+            work(number)
+        except BaseException as error:  # noqa: BLE001  it is shown below
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
+def test_threads_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 139: threads that share what turns taught lose no count and no fact."""
+    learnt = Learnt()
+    read = PerTenant[Any].known
+
+    def known(self: PerTenant[Any], endpoint: str, model: str) -> Any:
+        found = read(self, endpoint, model)
+        time.sleep(0)  # lets another thread run between what is read and what is written
+        return found
+
+    monkeypatch.setattr(PerTenant, "known", known)
+
+    def work(number: int) -> None:
+        for turn in range(200):
+            learnt.observe("e", "m", "rung:schema", made=True, now=NOW)
+            learnt.observe("e", f"m{turn % 6}", "rung:text", made=True, now=NOW)
+            learnt.learn("e", "m", f"schema:{number:02}{turn % 20:02}", "openai", "refused", at=NOW)
+            learnt.apply("e", "m", Profile(), now=NOW)
+            learnt.facts()
+
+    in_threads(work)
+    assert learnt.tallies.counts("e", "m", NOW)["rung:schema"] == Count(1200, 0, NOW, NOW)
+    assert len({one.field for one in learnt.facts()}) == 120

@@ -90,6 +90,38 @@ def test_it_says_what_it_is(wire: Wire) -> None:
         assert QUESTION in text_of(turn)
 
 
+REPORT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "degrees": {"type": "integer"}},
+    "required": ["city", "degrees"],
+}
+WANTED: dict[Wire, dict[str, Any]] = {
+    Wire.CHAT: {"response_format": {"type": "json_schema", "json_schema": {"name": "r", "schema": REPORT}}},
+    Wire.RESPONSES: {"text": {"format": {"type": "json_schema", "name": "r", "schema": REPORT}}},
+    Wire.MESSAGES: {"output_config": {"format": {"type": "json_schema", "schema": REPORT}}},
+}
+
+
+@pytest.mark.parametrize("wire", Wire)
+def test_it_answers_by_a_schema(wire: Wire) -> None:
+    """Rule 81: a structured answer fits its schema; a tool that is offered is called before."""
+    wanted = ASKED[wire] | WANTED[wire]
+    report = Turn(Say('{"city": "Paris", "degrees": 1}'))
+    assert play(wire, wanted) == report
+    offered = wanted | {"tools": TOOLS[wire]}
+    assert play(wire, offered) == Turn(Call("a", {"city": "Paris"}))
+    key = "input" if wire is Wire.RESPONSES else "messages"
+    assert play(wire, offered | {key: [*offered[key], *ANSWERED[wire]]}) == report
+
+
+def test_it_answers_with_any_json() -> None:
+    """Rule 81: where any JSON object is asked for, one is given."""
+    body = ASKED[Wire.CHAT] | {"response_format": {"type": "json_object"}}
+    assert play(Wire.CHAT, body) == Turn(Say("{}"))
+    text = ASKED[Wire.CHAT] | {"response_format": {"type": "text"}}
+    assert "scripted demo" in text_of(play(Wire.CHAT, text))
+
+
 def test_custom_tools_get_text_and_plain_input_is_read() -> None:
     """A custom tool is given the user's message; Responses input may be a plain string."""
     turn = play(Wire.RESPONSES, {"input": "patch it", "tools": [{"type": "custom", "name": "patch"}]})

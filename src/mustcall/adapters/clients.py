@@ -12,7 +12,7 @@ import msgspec
 from mustcall.adapters.contract import Contract
 from mustcall.adapters.httpx_answers import Routes, UpstreamTransport
 from mustcall.adapters.httpx_seam import package_of
-from mustcall.adapters.wrapping import ANTHROPIC_ROUTES, OPENAI_ROUTES, house_of
+from mustcall.adapters.wrapping import ANTHROPIC_ROUTES, OPENAI_ROUTES, operator_settings
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.words.grounding import GroundingRule
@@ -66,8 +66,8 @@ def contract_for(upstream: Upstream, controls: Controls | None = None, rules: Se
     Whatever model a client names, the upstream's own is asked for, where it has one.
     """
     endpoint = msgspec.structs.replace(upstream.endpoint, model=upstream.model)
-    house = msgspec.structs.replace(house_of(None, None, controls, rules), overrides=upstream.overrides)
-    return Contract((endpoint,), house, clock=upstream.clock, learnt=upstream.learnt)
+    operator = msgspec.structs.replace(operator_settings(None, None, controls, rules), overrides=upstream.overrides)
+    return Contract((endpoint,), operator, clock=upstream.clock, learnt=upstream.learnt)
 
 
 def _http_client(kind: Any, contract: Contract, routes: Routes, upstream: Upstream) -> Any:

@@ -4,13 +4,14 @@ This is the same service the gateway's routes call, so there is one loop, one cl
 asks decides over what each request is sent.
 """
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from mustcall.core.adaptation import Adaptation
-from mustcall.core.errors import MustcallError
+from mustcall.core.errors import MustcallError, UpstreamTimeout
 from mustcall.core.origin import Wire
 from mustcall.engine.exchange import WholeReply
 from mustcall.engine.records import TurnProgress, TurnRecord
@@ -46,12 +47,16 @@ _EVENTS: Header = (b"content-type", b"text/event-stream; charset=utf-8")
 
 
 class ContractRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request for one reply. Names of headers are in lower case."""
+    """One request for one reply. Names of headers are in lower case.
+
+    `timeout` is how many seconds the caller waits until the answer begins, retries included; None sets no limit.
+    """
 
     wire: Wire
     body: bytes
     headers: Mapping[str, str] = {}
     query: str = ""
+    timeout: float | None = None
 
 
 class Chunks:
@@ -89,13 +94,17 @@ class Chunks:
 
 
 class ContractAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole body, or the first bytes of a stream and `chunks`, which must be closed. `error` is what it tells of."""
+    """A whole body, or the first bytes of a stream and `chunks`, which must be closed. `error` is what it tells of.
+
+    `late` means that the caller's own timeout was over before the answer began.
+    """
 
     status: int
     headers: list[Header]
     body: bytes
     chunks: Chunks | None = None
     error: MustcallError | None = None
+    late: bool = False
 
 
 class Contract:
@@ -104,13 +113,13 @@ class Contract:
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
-        house: OperatorSettings,
+        operator: OperatorSettings,
         *,
         clock: Clock | None = None,
         learnt: Learnt | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
-        settings = Settings(server=ServerSettings(), endpoints=tuple(endpoints), house=house)
+        settings = Settings(server=ServerSettings(), endpoints=tuple(endpoints), house=operator)
         self._service = Service(settings, _Nowhere(), self._clock, learnt=learnt)
 
     async def answer(self, asked: ContractRequest, transport: Transport) -> ContractAnswer:
@@ -118,16 +127,20 @@ class Contract:
         turn = _Told(asked, self._clock)
         codec = codec_for(asked.wire)
         try:
-            reply = await self._service.over(transport).turn(
-                asked.wire, asked.body, asked.headers, asked.query, turn.token, progress=turn.progress
-            )
-        except MustcallError as error:
+            async with asyncio.timeout(asked.timeout):
+                reply = await self._service.over(transport).turn(
+                    asked.wire, asked.body, asked.headers, asked.query, turn.token, progress=turn.progress
+                )
+        except (MustcallError, TimeoutError) as raised:
+            late = isinstance(raised, TimeoutError)  # the engine raises only its own errors
+            error = UpstreamTimeout(f"no answer within the caller's timeout of {asked.timeout:g} s") if late else raised
             turn.end(error)
             return ContractAnswer(
                 status=status_of(error, codec),
                 headers=[_JSON, *turn.headers(turn.adaptations), *retry_advice(error)],
                 body=error_body(error, codec, turn.request_id),
                 error=without_frames(error),
+                late=late,
             )
         kept = [(name, value) for name, value in reply.upstream_headers.items() if name not in _FRAMING]
         headers = [*((name.encode(), _bytes(value)) for name, value in kept), *turn.headers(reply.adaptations)]

@@ -4,6 +4,7 @@ The seam towards the SDK is httpx's own: a transport. What the SDK sees is an HT
 its retries and its exceptions stay its own.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import cache
@@ -12,7 +13,7 @@ from weakref import finalize
 
 from mustcall.adapters.blocking import Driver, Turnstile
 from mustcall.adapters.contract import Chunks, Contract, ContractAnswer, ContractRequest
-from mustcall.adapters.httpx_seam import AsyncAttempts, Attempts, BlockingAttempts, plain_headers
+from mustcall.adapters.httpx_seam import AsyncAttempts, Attempts, BlockingAttempts, plain_headers, read_timeout
 from mustcall.core.errors import UpstreamError
 from mustcall.core.origin import Wire
 from mustcall.upstream.seam import Transport
@@ -36,7 +37,13 @@ def _wire_of(request: "httpx.Request", routes: Routes) -> Wire | None:
 
 def _asked(request: "httpx.Request", wire: Wire) -> ContractRequest:
     query = request.url.query.decode("latin-1")
-    return ContractRequest(wire=wire, body=request.content, headers=plain_headers(request.headers), query=query)
+    return ContractRequest(
+        wire=wire,
+        body=request.content,
+        headers=plain_headers(request.headers),
+        query=query,
+        timeout=read_timeout(request),
+    )
 
 
 def _response(http: Any, answer: ContractAnswer, stream: Any = None) -> "httpx.Response":
@@ -45,9 +52,11 @@ def _response(http: Any, answer: ContractAnswer, stream: Any = None) -> "httpx.R
     return http.Response(answer.status, headers=answer.headers, stream=stream)
 
 
-def _raise_fault(answer: ContractAnswer, attempts: Attempts) -> None:
-    """Raise a failure of the connection as the HTTP client did: SDKs have classes of their own for those."""
-    if attempts.fault is not None and isinstance(answer.error, UpstreamError):
+def _raise_fault(http: Any, answer: ContractAnswer, request: "httpx.Request", attempts: Attempts | None = None) -> None:
+    """Raise a failure of the connection as an HTTP client does: SDKs have classes of their own for those."""
+    if answer.late:
+        raise http.ReadTimeout(str(answer.error), request=request)
+    if attempts is not None and attempts.fault is not None and isinstance(answer.error, UpstreamError):
         raise attempts.fault
 
 
@@ -73,7 +82,7 @@ class ContractTransport:
         keeps = False
         try:
             answer = driver.run(lambda: self._contract.answer(asked, attempts))
-            _raise_fault(answer, attempts)
+            _raise_fault(self._http, answer, request, attempts)
             if answer.chunks is None:
                 return _response(self._http, answer)
             keeps = True
@@ -111,7 +120,7 @@ class AsyncContractTransport:
         asked = _asked(request, wire)
         attempts = AsyncAttempts(self._inner, self._http, request)
         answer = await self._contract.answer(asked, attempts)
-        _raise_fault(answer, attempts)
+        _raise_fault(self._http, answer, request, attempts)
         if answer.chunks is None:
             return _response(self._http, answer)
         return _response(self._http, answer, _async_body(self._http)(answer.body, answer.chunks))
@@ -151,10 +160,12 @@ class UpstreamTransport:
         await request.aread()
         async with AsyncExitStack() as stack:
             transport = await stack.enter_async_context(self._connect())
-            answer = await self._contract.answer(_asked(request, wire), transport)
+            asked = _asked(request, wire)
+            answer = await self._contract.answer(asked, transport)
+            _raise_fault(self._http, answer, request)
             if answer.chunks is None:
                 return _response(self._http, answer)
-            body = _async_body(self._http)(answer.body, answer.chunks, stack.pop_all())
+            body = _async_body(self._http)(answer.body, answer.chunks, stack.pop_all(), asked.timeout)
         return _response(self._http, answer, body)
 
     async def __aenter__(self) -> Self:
@@ -191,19 +202,38 @@ class _BlockingBody:
 
 
 class _AsyncBody:
-    """A streamed body for an asynchronous client; `held` is closed with it."""
+    """A streamed body for an asynchronous client; `held` is closed with it.
 
-    def __init__(self, first: bytes, chunks: Chunks, held: AsyncExitStack | None = None) -> None:
+    `timeout` is how many seconds the SDK's caller waits for the next piece. With `held` nothing else observes it: the
+    connection to the upstream is not the SDK's.
+    """
+
+    #: The HTTP package of the SDK.
+    http: Any
+
+    def __init__(
+        self, first: bytes, chunks: Chunks, held: AsyncExitStack | None = None, timeout: float | None = None
+    ) -> None:
         self._first = first
         self._chunks = chunks
         self._held = held
+        self._timeout = timeout
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         piece: bytes | None = self._first
         while piece is not None:
             yield piece
-            piece = await self._chunks.next()
+            piece = await self._next()
         await self.aclose()
+
+    async def _next(self) -> bytes | None:
+        if self._timeout is None:
+            return await self._chunks.next()
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._chunks.next()
+        except TimeoutError:
+            raise self.http.ReadTimeout(f"nothing came within the caller's timeout of {self._timeout:g} s") from None
 
     async def aclose(self) -> None:
         """Give up what is left, upstream included."""
@@ -221,4 +251,4 @@ def _blocking_body(http: Any) -> type[_BlockingBody]:
 @cache
 def _async_body(http: Any) -> type[_AsyncBody]:
     """Return the body as the kind that this package's clients take."""
-    return type("AsyncBody", (_AsyncBody, http.AsyncByteStream), {})
+    return type("AsyncBody", (_AsyncBody, http.AsyncByteStream), {"http": http})

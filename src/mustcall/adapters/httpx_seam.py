@@ -8,6 +8,7 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from mustcall.adapters.blocking import Turnstile
@@ -22,7 +23,10 @@ from mustcall.upstream.seam import UpstreamCall
 if TYPE_CHECKING:
     import httpx2 as httpx
 
-__all__ = ["AsyncAttempts", "Attempts", "BlockingAttempts", "package_of", "plain_headers"]
+__all__ = ["AsyncAttempts", "Attempts", "BlockingAttempts", "package_of", "plain_headers", "read_timeout"]
+
+#: An HTTP client takes no timeout of 0 or less.
+_LEAST_SECONDS = 0.001
 
 
 def package_of(client: object) -> Any:
@@ -35,6 +39,11 @@ def package_of(client: object) -> Any:
 def plain_headers(headers: "httpx.Headers") -> dict[str, str]:
     """Return headers with names in lower case; the mapping itself looks every value up in a list."""
     return headers_of({"headers": [(name.lower(), value) for name, value in headers.raw]})
+
+
+def read_timeout(request: "httpx.Request") -> float | None:
+    """Return how many seconds the SDK's caller waits for an answer, None without a limit."""
+    return request.extensions.get("timeout", {}).get("read")
 
 
 class PendingAnswer:
@@ -71,11 +80,18 @@ class Attempts:
         self._asked = request
         self._plain = not any(name.startswith(PREFIX) for name in request.headers)
         self.fault: Exception | None = None
+        limit = read_timeout(request)
+        self._until = None if limit is None else monotonic() + limit
+        self._first = True
 
     def request(self, call: UpstreamCall) -> "httpx.Request":
-        """Return the request of one attempt."""
-        asked = self._asked
-        if self._plain and call.body == asked.content:
+        """Return the request of one attempt. The caller's timeout is for all of them; later ones get what is left."""
+        asked, extensions, first = self._asked, self._asked.extensions, self._first
+        self._first = False
+        if self._until is not None and not first:
+            left = max(self._until - monotonic(), _LEAST_SECONDS)
+            extensions = {**extensions, "timeout": {**extensions["timeout"], "read": left}}
+        elif self._plain and call.body == asked.content:
             return asked
         ours = (b"content-length", b"transfer-encoding")
         headers = [
@@ -83,9 +99,7 @@ class Attempts:
             for name, value in asked.headers.raw
             if name.lower() not in ours and not name.lower().startswith(PREFIX.encode())
         ]
-        made = self._http.Request(
-            asked.method, asked.url, headers=headers, content=call.body, extensions=asked.extensions
-        )
+        made = self._http.Request(asked.method, asked.url, headers=headers, content=call.body, extensions=extensions)
         return cast("httpx.Request", made)  # of the client's own package
 
     @contextmanager

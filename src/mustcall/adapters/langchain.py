@@ -36,7 +36,8 @@ class ChatMustcall(BaseChatModel):
     """`ChatMustcall(upstream=Upstream("ollama:qwen3")).bind_tools([…])`.
 
     `settings` are fields of Chat Completions for every request (`temperature`, `max_tokens`, …); what a call passes
-    stands over them. `controls` and `rules` are those of every turn.
+    stands over them. `timeout` among them is how many seconds a call may take until its answer begins, retries
+    included; after that `UpstreamTimeout` is raised. `controls` and `rules` are those of every turn.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -143,12 +144,18 @@ class ChatMustcall(BaseChatModel):
         *,
         stream: bool = False,
     ) -> ContractRequest:
-        body = {"model": self.upstream.model, **self.settings, "messages": write_messages(messages), **more}
+        body: dict[str, Any] = {
+            "model": self.upstream.model,
+            **self.settings,
+            "messages": write_messages(messages),
+            **more,
+        }
+        timeout = body.pop("timeout", None)
         if stop:
             body["stop"] = list(stop)
         if stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        return ContractRequest(wire=Wire.CHAT, body=msgspec.json.encode(body))
+        return ContractRequest(wire=Wire.CHAT, body=msgspec.json.encode(body), timeout=timeout)
 
 
 class _Pieces:

@@ -25,7 +25,7 @@ from mustcall.policy.words.grounding import GroundingRule, check_rules
 from mustcall.profiles import read_overrides
 from mustcall.upstream.endpoint import Endpoint
 
-__all__ = ["ANTHROPIC_ROUTES", "OPENAI_ROUTES", "house_of", "wrap"]
+__all__ = ["ANTHROPIC_ROUTES", "OPENAI_ROUTES", "operator_settings", "wrap"]
 
 C = TypeVar("C")
 
@@ -71,21 +71,21 @@ def wrap(
     if isinstance(getattr(inner, "_transport", None), ContractTransport | AsyncContractTransport):
         raise ConfigError("this client is wrapped already; wrap the one it was made of")
     http = package_of(inner)
-    house = house_of(protocol, profile, controls, rules)
+    operator = operator_settings(protocol, profile, controls, rules)
     endpoints = _endpoints(str(given.base_url).rstrip("/") + kind.below, kind.routes)
     turnstile = Turnstile()
     # The outer client only carries requests to the transport: what the environment says is the inner one's affair.
     settings: dict[str, Any] = {"timeout": inner.timeout, "cookies": inner.cookies.jar, "trust_env": False}
     if blocks:
-        contract = Contract(endpoints, house, clock=BlockingClock(turnstile))
+        contract = Contract(endpoints, operator, clock=BlockingClock(turnstile))
         outer = http.Client(transport=ContractTransport(http, inner, contract, kind.routes, turnstile), **settings)
     else:
-        contract = Contract(endpoints, house)
+        contract = Contract(endpoints, operator)
         outer = http.AsyncClient(transport=AsyncContractTransport(http, inner, contract, kind.routes), **settings)
     return given.copy(http_client=outer)
 
 
-def house_of(
+def operator_settings(
     protocol: Protocol | str | None,
     profile: Mapping[str, Any] | None,
     controls: Controls | None,

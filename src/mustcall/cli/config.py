@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from mustcall.cli.groups import Group
-from mustcall.cli.printing import json_option, print_json
+from mustcall.cli.printing import json_option, print_json, print_line
 from mustcall.gateway.config.budget_settings import describe_budget
 from mustcall.gateway.config.settings import Settings, load_settings
 from mustcall.ledger import shown_place
@@ -36,7 +36,7 @@ def check(file: Path | None, *, as_json: bool) -> None:
         print_json({"ok": True, "settings": [{"about": about, "says": says} for about, says in lines]})
         return
     for about, says in lines:
-        click.echo(f"{about:<13}{says}")
+        print_line(f"{about:<13}{says}", hang=13)
     click.echo("ok")
 
 

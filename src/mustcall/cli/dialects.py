@@ -2,7 +2,7 @@
 
 import click
 
-from mustcall.cli.printing import print_json
+from mustcall.cli.printing import print_json, print_line
 from mustcall.dialects import known
 from mustcall.dialects.examples import describe_catalogue, example_of
 
@@ -35,6 +35,6 @@ def command(name: str | None, as_json: bool, markdown: bool) -> None:
         print_json(rows, indent=2)
         return
     for dialect in chosen:
-        click.echo(f"{dialect.name}  [{dialect.family}, {dialect.standing}]  {dialect.models}")
+        print_line(f"{dialect.name}  [{dialect.family}, {dialect.standing}]  {dialect.models}", hang=2)
         for line in example_of(dialect).splitlines():
-            click.echo(f"    {line}")
+            click.echo(f"    {line}")  # an example is shown as models write it

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from mustcall.cli.naming import UPSTREAM
-from mustcall.cli.printing import print_json
+from mustcall.cli.printing import print_json, print_line
 from mustcall.gateway.config.checkup import Check, CheckState, CheckupRequest, examine
 from mustcall.upstream.http import HttpTransport
 
@@ -76,10 +76,11 @@ def _show(checks: list[Check]) -> None:
     signs = _SIGNS if _can_show("✓✗") else _PLAIN_SIGNS
     width = max(len(check.name) for check in checks)
     for check in checks:
+        hang = len(signs[check.state]) + width + 3
         sign = click.style(signs[check.state], fg=_COLOURS[check.state])
-        click.echo(f"{sign} {check.name:<{width}}  {check.found}")
+        print_line(f"{sign} {check.name:<{width}}  {check.found}", hang=hang)
         if check.fix:
-            click.echo(f"{' ' * (len(signs[check.state]) + width + 3)}fix: {check.fix}")
+            print_line(f"{' ' * hang}fix: {check.fix}", hang=hang + 5)
 
 
 def _can_show(text: str) -> bool:

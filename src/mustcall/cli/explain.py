@@ -14,6 +14,7 @@ from typing import Any, cast
 import click
 import msgspec
 
+from mustcall.cli.printing import print_line
 from mustcall.cli.tables import on_ledger
 from mustcall.core.adaptation import Adaptation
 from mustcall.core.errors import ConfigError, InvalidRequest
@@ -119,12 +120,13 @@ def command(
         explained = explain(body, caller, endpoint, asked, house)
         if as_json:
             told = _as_json(explained) | {"settings": _set(explained.controls, endpoint)}
-            shown = msgspec.json.format(msgspec.json.encode(told), indent=2)
-        else:
-            shown = "\n".join(_lines(explained, _set(explained.controls, endpoint))).encode()
+            click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))
+            return
+        lines = _lines(explained, _set(explained.controls, endpoint))
     except RecursionError:
         raise InvalidRequest("the body is nested too deeply") from None
-    click.echo(shown)
+    for line in lines:
+        print_line(line, hang=len(line) - len(line.lstrip()) + 4)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

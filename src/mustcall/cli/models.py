@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import click
 
 from mustcall.cli.groups import Group
-from mustcall.cli.printing import json_option, print_json
+from mustcall.cli.printing import json_option, print_json, print_line
 from mustcall.upstream.embedded.catalogue import CATALOGUE, Weights, find_weights
 from mustcall.upstream.embedded.fetching import Note, Watcher, pull, pull_default
 from mustcall.upstream.embedded.store import WeightStore, locate, megabytes
@@ -58,7 +58,8 @@ def list_command(*, as_json: bool) -> None:
         return
     for weights in CATALOGUE:
         state = "here" if store.holds(weights) else "not here"
-        click.echo(f"{weights.name:<20} {megabytes(weights):>7}  {state:<9} {weights.about} ({weights.licence})")
+        about = f"{weights.about} ({weights.licence})"
+        print_line(f"{weights.name:<20} {megabytes(weights):>7}  {state:<9} {about}", hang=40)
     click.echo(f"kept in {store.directory}")
 
 

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from mustcall.cli.groups import Group
-from mustcall.cli.printing import json_option, print_json
+from mustcall.cli.printing import json_option, print_json, print_line
 from mustcall.cli.tables import config_option, gateway_ledger, gateway_place_option, on_ledger
 from mustcall.gateway.config.probe_settings import Sourced
 from mustcall.gateway.config.settings import load_ledger, load_measured
@@ -84,12 +84,13 @@ def list_command(place: str | None, config: Path | None, *, as_json: bool) -> No
         print_json(lines, indent=2)
         return
     if not lines:
-        click.echo("nothing was measured or learnt yet; `mustcall probe --write` measures, a gateway's turns teach")
+        print_line("nothing was measured or learnt yet; `mustcall probe --write` measures, a gateway's turns teach")
         return
     for one in lines:
         if one.source:
-            click.echo(
-                f"{one.upstream}  {one.model}  {one.subject:<24} is {one.value}  measured {one.note}, {one.source}"
+            print_line(
+                f"{one.upstream}  {one.model}  {one.subject:<24} is {one.value}  measured {one.note}, {one.source}",
+                hang=4,
             )
             continue
         counted = f"made {one.made}, missed {one.missed}" if one.made or one.missed else f"is {one.value}"
@@ -97,8 +98,9 @@ def list_command(place: str | None, config: Path | None, *, as_json: bool) -> No
             counted = plain(one.note)
         counted += f", seen {one.seen} times" if one.seen > 1 else ""
         whose = f"  key {one.tenant}" if one.tenant else ""
-        click.echo(
-            f"{one.upstream}  {one.model}  {one.subject:<24} {counted:<24} last {one.last}, until {one.expires}{whose}"
+        print_line(
+            f"{one.upstream}  {one.model}  {one.subject:<24} {counted:<24} last {one.last}, until {one.expires}{whose}",
+            hang=4,
         )
 
 

@@ -5,10 +5,9 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from mustcall.cli.progress import counting_bar
-from mustcall.cli.tables import cell, console
+from mustcall.cli.tables import console, one_line, print_labelled
 from mustcall.evals.statistics import Share
 from mustcall.replay import ReplaySample, ReplaySummary
 from mustcall.replay.parts import Size
@@ -82,13 +81,13 @@ def print_summary(told: ReplaySummary) -> None:
     out.print(table)
     for arm in told.arms:
         for words, count in arm.verdicts.items():
-            out.print(Text.assemble((f"{arm.arm:9}", "dim"), f"{count:4} times ", cell(words)))
+            print_labelled(out, f"{arm.arm:9}{count:4} times ", one_line(words))
     if told.recovered is not None:
         share = told.recovered
         rate = f"recovered: {share.rate:.0%} of turns whose first attempt failed"
         out.print(f"{rate} ({_counts(share)}; 95 % interval {_interval(share)})")
     for line in told.differs:
-        out.print(cell(line))
+        print_labelled(out, "", one_line(line))
 
 
 def _counts(share: Share) -> str:

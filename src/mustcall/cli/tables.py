@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
@@ -13,6 +12,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from mustcall.cli.wrapping import fold
 from mustcall.gateway.config.settings import load_ledger
 from mustcall.ledger import Ledger, open_ledger
 from mustcall.toolkit.files import plain
@@ -25,7 +25,9 @@ __all__ = [
     "gateway_place_option",
     "moment",
     "on_ledger",
+    "one_line",
     "place_option",
+    "print_labelled",
     "styled",
     "where_kept",
 ]
@@ -85,13 +87,27 @@ def on_ledger(place: str | None, work: Callable[[Ledger], Awaitable[T]], *, make
 
 def console() -> Console:
     """Return where tables go; lines are not broken where nobody looks."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    return Console(highlight=False, soft_wrap=not Console().is_terminal)
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line that does nothing to a terminal."""
+    return plain(" ".join(text.split()))
 
 
 def cell(text: str) -> Text:
     """Return a text as one line of bounded length that does nothing to a terminal."""
-    line = plain(" ".join(text.split()))
+    line = one_line(text)
     return Text(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…")
+
+
+def print_labelled(out: Console, label: str, text: str) -> None:
+    """Print a text behind its label; in a terminal it is broken between words, and stays beside the label."""
+    width = out.width - len(label) if out.is_terminal else 0
+    first, *more = fold(text, width).split("\n")
+    out.print(Text.assemble((label, "dim"), first), soft_wrap=True)
+    for line in more:
+        out.print(Text(" " * len(label) + line), soft_wrap=True)
 
 
 def styled(word: str, styles: Mapping[str, str]) -> Text:

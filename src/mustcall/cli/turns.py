@@ -20,7 +20,7 @@ from mustcall.cli.groups import Group
 from mustcall.cli.measuring import FILE
 from mustcall.cli.printing import json_option, print_json
 from mustcall.cli.recording import find_turn
-from mustcall.cli.tables import cell, console, gateway_ledger, moment, on_ledger, styled
+from mustcall.cli.tables import cell, console, gateway_ledger, moment, on_ledger, print_labelled, styled
 from mustcall.cli.writing import written
 from mustcall.core.errors import ConfigError
 from mustcall.core.verdict import GONE, TOOL_PROBE, OutcomeKind, Verdict
@@ -221,7 +221,7 @@ def _print_head(out: Console, turn: TurnTrace) -> None:
     ]
     for name, value in rows:
         if value:
-            out.print(Text.assemble((f"{name:9}", "dim"), Text(plain(value))))
+            print_labelled(out, f"{name:9}", plain(value))
 
 
 def _attempts(attempts: Sequence[AttemptTrace]) -> Table:

@@ -8,13 +8,41 @@ import re
 
 from rich.cells import cell_len
 
-__all__ = ["WordWrap"]
+__all__ = ["WordWrap", "fold"]
 
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PIECE = re.compile(r"\n|[^\S\n]+|\S+")
 
 
 #: Columns that are enough for the rest of a word.
 _ROOM = 24
+
+
+def fold(line: str, width: int, hang: int = 0) -> str:
+    """Return one line broken between words at `width` columns; lines that follow are indented by `hang`.
+
+    Blanks inside a line are kept, so columns stay columns. A word that is longer than a line stays whole. `width` 0
+    breaks nothing.
+    """
+    if not width or _columns(line) <= width:
+        return line
+    hang = min(hang, width // 2)
+    lines: list[str] = []
+    current, blanks = "", ""
+    for found in _PIECE.finditer(line):
+        piece = found[0]
+        if piece.isspace():
+            blanks = piece
+            continue
+        if current.strip() and _columns(current + blanks + piece) > width:
+            lines.append(current)
+            current, blanks = " " * hang, ""
+        current, blanks = current + blanks + piece, ""
+    return "\n".join([*lines, current])
+
+
+def _columns(text: str) -> int:
+    return cell_len(_COLOUR.sub("", text))
 
 
 class WordWrap:

@@ -7,6 +7,7 @@ never overridden. What a refusal teaches is decided in `policy.failures.rejectio
 ledger keeps both and replicas share them.
 """
 
+import threading
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -16,6 +17,7 @@ import msgspec
 from mustcall.core.memo import Bounded
 from mustcall.policy.facts.profile import Forcing, Profile
 from mustcall.profiles.facts import Fact, Observed, checked
+from mustcall.profiles.locking import alone
 from mustcall.profiles.patterns import LONGEST_NAME
 from mustcall.profiles.tallies import EXPIRY, WITNESSES, Tallies, derive, may_reorder
 from mustcall.profiles.tenants import PerTenant
@@ -95,9 +97,13 @@ class _Applied(msgspec.Struct, frozen=True, gc=False):
 
 
 class Learnt:
-    """What was learnt so far, for each tenant of at most `most` endpoints and models; believed `keeps` seconds."""
+    """What was learnt so far, for each tenant of at most `most` endpoints and models; believed `keeps` seconds.
+
+    Threads may share it.
+    """
 
     def __init__(self, most: int = 1024, keeps: float = EXPIRY) -> None:
+        self.lock = threading.RLock()
         self._most = most
         self.keeps = keeps
         self._facts: PerTenant[_Facts] = PerTenant(most)
@@ -109,6 +115,7 @@ class Learnt:
         """Of how many models at endpoints a fact is known."""
         return self._facts.size
 
+    @alone
     def learn(
         self, endpoint: str, model: str, field: str, value: object, why: str, *, at: float = 0.0, tenant: str = ""
     ) -> bool:
@@ -138,6 +145,7 @@ class Learnt:
         self._put(LearntFact(endpoint, model, field, fact, at, tenant, seen, first))
         return True
 
+    @alone
     def hear(self, told: LearntFact) -> None:
         """Take over a fact that another replica has learnt; one that is known here and newer stays."""
         new = _checked(told.field, told.fact.value, told.fact.source)
@@ -155,6 +163,7 @@ class Learnt:
             known.pop(next(iter(known)))
         self._facts.put(one.endpoint, one.model, one.tenant, known)
 
+    @alone
     def forget(self, endpoint: str, model: str, field: str, tenant: str = "") -> None:
         """Forget a fact."""
         known = dict(self._facts.known(endpoint, model).get(tenant, {}))
@@ -170,6 +179,7 @@ class Learnt:
         if len(model) <= LONGEST_NAME and self._most > 0:
             self.tallies.observe(endpoint, model, subject, made=made, now=now, tenant=tenant)
 
+    @alone
     def apply(
         self,
         endpoint: str,
@@ -229,6 +239,7 @@ class Learnt:
             return taught
         return _with(taught, derive(counts, taught, reorders=may_reorder(profile, configured)), settled)
 
+    @alone
     def facts(self) -> tuple[LearntFact, ...]:
         """Return every fact learnt, for each tenant the most recently used last."""
         return tuple(one for *_, known in self._facts for one in known.values())

@@ -8,6 +8,7 @@ are not shared yet (`news`). A tenant sees its own and what two other tenants ha
 derived from them is one table at the end of this file.
 """
 
+import threading
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -18,6 +19,7 @@ from mustcall.core.verdict import Verdict
 from mustcall.dialects import known
 from mustcall.policy.facts.profile import Forcing, Profile
 from mustcall.policy.request.plan import Rung, RungKind, first_rungs
+from mustcall.profiles.locking import alone
 from mustcall.profiles.tenants import PerTenant
 
 __all__ = [
@@ -110,9 +112,13 @@ _Counts = dict[str, Count]
 
 
 class Tallies:
-    """The counts of at most `most` endpoints and models for each tenant; the one used longest ago goes first."""
+    """The counts of at most `most` endpoints and models for each tenant; the one used longest ago goes first.
+
+    Threads may share it.
+    """
 
     def __init__(self, most: int, keeps: float = EXPIRY) -> None:
+        self.lock = threading.RLock()
         self._keeps = keeps
         self._totals: PerTenant[_Counts] = PerTenant(most)
         self._news: PerTenant[_Counts] = PerTenant(most)
@@ -127,20 +133,24 @@ class Tallies:
         """A number that stays while all counts stay."""
         return self._totals.changes
 
+    @alone
     def observe(self, endpoint: str, model: str, subject: str, *, made: bool, now: float, tenant: str = "") -> None:
         """Count one attempt."""
         tally = ProfileTally(endpoint, model, subject, Count(int(made), int(not made), now, now), tenant)
         _add(self._totals, tally, self._keeps)
         _add(self._news, tally, self._keeps)
 
+    @alone
     def news(self) -> tuple[ProfileTally, ...]:
         """Return what was counted here and is not shared yet."""
         return tuple(_listed(self._news))
 
+    @alone
     def all(self) -> tuple[ProfileTally, ...]:
         """Return all counts."""
         return tuple(_listed(self._totals))
 
+    @alone
     def mark_shared(self, written: Iterable[ProfileTally]) -> None:
         """Take note that these counts of this process are in the ledger: they are news no longer."""
         for tally in written:
@@ -156,6 +166,7 @@ class Tallies:
             else:
                 self._news.remove(tally.endpoint, tally.model, tally.tenant)
 
+    @alone
     def take_over(self, totals: Iterable[ProfileTally]) -> None:
         """Replace what is known by the counts of all replicas; what is not shared yet is added."""
         self._totals.clear()
@@ -172,6 +183,7 @@ class Tallies:
             count = self.counts(endpoint, model, 0.0, tenant).get(ARGUMENTS)
         return count is not None and _is_trusted(count) and count.last > now - _CONFIRMED
 
+    @alone
     def counts(self, endpoint: str, model: str, now: float, tenant: str = "") -> _Counts:
         """Return the counts of a model that a tenant believes: its own, and what others have confirmed."""
         known = self._totals.known(endpoint, model)

@@ -1,13 +1,15 @@
 """A script that plays the model for `mustcall serve --demo`: it calls a tool, then quotes what the tool said.
 
-It reads the request on any of the three wires, always answers the same way, and says that it is a script.
+It reads the request on any of the three wires, always answers the same way, and says that it is a script. If the
+request has a schema for the answer, the answer is a value that fits it.
 """
 
+import json
 import re
 from typing import Any
 
 from mustcall.core.origin import JsonObject, Wire
-from mustcall.testing.offers import OfferedTool, as_object, as_objects, choice_of, find_offer, offers_of
+from mustcall.testing.offers import OfferedTool, as_object, as_objects, choice_of, find_offer, offers_of, output_schema
 from mustcall.testing.placeholder import make_value
 from mustcall.testing.recording import Recorded
 from mustcall.testing.script import Call, Say, Turn
@@ -24,9 +26,13 @@ def demo_turn(recorded: Recorded) -> Turn:
     wire = recorded.wire or Wire.CHAT
     body = as_object(recorded.body)
     result, asked = _read_tail(wire, body)
+    offer = None if result is not None else _pick_offer(wire, body)
+    schema = output_schema(wire, body)
+    if offer is None and schema is not None:
+        value = make_value(schema, lambda name: _pick_text(name, asked))
+        return Turn(Say(json.dumps(value, ensure_ascii=False)))
     if result is not None:
         return Turn(Say(f"{_PREFIX} The tool returned: {_shorten(result)}"))
-    offer = _pick_offer(wire, body)
     if offer is None:
         heard = f' You wrote: "{_shorten(asked)}"' if asked else ""
         return Turn(Say(f"{_PREFIX}{heard} Offer it a tool and it will call it."))

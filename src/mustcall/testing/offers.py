@@ -11,7 +11,7 @@ import msgspec
 
 from mustcall.core.origin import JsonObject, Wire
 
-__all__ = ["Choice", "OfferedTool", "as_object", "as_objects", "choice_of", "find_offer", "offers_of"]
+__all__ = ["Choice", "OfferedTool", "as_object", "as_objects", "choice_of", "find_offer", "offers_of", "output_schema"]
 
 
 class OfferedTool(msgspec.Struct, frozen=True):
@@ -105,3 +105,19 @@ def choice_of(wire: Wire, body: Any) -> Choice:
     if isinstance(choice, Choice):
         return choice
     return Choice(choice) if choice in ("none", "required") else Choice("auto")
+
+
+def output_schema(wire: Wire, body: Any) -> JsonObject | None:
+    """Return the schema that the answer must fit, None if plain text is asked for. JSON of any shape is an object."""
+    fields = as_object(body)
+    match wire:
+        case Wire.CHAT:
+            wanted = as_object(fields.get("response_format"))
+            schema = as_object(as_object(wanted.get("json_schema")).get("schema"))
+        case Wire.RESPONSES:
+            wanted = as_object(as_object(fields.get("text")).get("format"))
+            schema = as_object(wanted.get("schema"))
+        case Wire.MESSAGES:
+            wanted = as_object(as_object(fields.get("output_config")).get("format") or fields.get("output_format"))
+            schema = as_object(wanted.get("schema"))
+    return schema or {"type": "object"} if wanted.get("type") in ("json_schema", "json_object") else None

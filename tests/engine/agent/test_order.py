@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mustcall import Agent, CallStatus, ConfigError, ForceUnmet, Stopped, Text, TextDelta, tool
-from mustcall.testing import Call, Recorded, ScriptedModel, Turn
+from mustcall.testing import Call, Recorded, Say, ScriptedModel, Turn
 from support.agents import collect
 
 REFUSED = "The call of `transfer` was refused: `verify` must succeed first."
@@ -127,6 +127,101 @@ async def test_a_required_step_with_prerequisites() -> None:
         None, "verify", None, "transfer", None,
     ]  # fmt: skip
     assert result.stopped is Stopped.ANSWERED
+
+
+def forced_by(model: ScriptedModel) -> list[str | None]:
+    """The tool that each request forces."""
+    choices = [one.body.get("tool_choice") for one in model.requests]
+    return [each["function"]["name"] if isinstance(each, dict) else None for each in choices]
+
+
+@pytest.mark.parametrize("hops", [2, 3, 4])
+async def test_the_last_hops_are_kept_for_required_steps(hops: int) -> None:
+    """Rule 82: a model that repeats a call spends hops; the last ones are kept for the steps that are required."""
+    log: list[str] = []
+    repeated = [Call("verify")] * (hops - 1)
+    model = ScriptedModel([*repeated, Call("transfer", {"amount": 1}), '{"paid": true}'])
+    schema = {"type": "object", "properties": {"paid": {"type": "boolean"}}, "required": ["paid"]}
+    agent = Agent(model, tools=tools(log), required_steps=["transfer"])
+    result = await agent.run("Pay 1.", output=schema, hops=hops)
+    assert (log, result.output) == (["verify"] * (hops - 1) + ["transfer 1"], {"paid": True})
+    first = "verify" if hops == 2 else None  # two hops left for two steps
+    assert forced_by(model) == [first, *[None] * (hops - 2), "transfer", None]
+
+
+async def test_a_demanded_step_is_not_charged_for_its_retries() -> None:
+    """Rules 54, 85: a demanded step that comes on a later attempt runs; the attempt before it has not spent its hop."""
+    log: list[str] = []
+    other = Turn(Say('<tool_call>{"name": "transfer", "arguments": {"amount": 1}}</tool_call>'))
+    model = ScriptedModel([other, Call("verify"), '{"paid": false}'])
+    schema = {"type": "object", "properties": {"paid": {"type": "boolean"}}, "required": ["paid"]}
+    agent = Agent(model, tools=tools(log), required_steps=["verify"])
+    result = await agent.run("Am I verified?", output=schema, hops=1)
+    assert (log, result.output) == (["verify"], {"paid": False})
+    assert [call.status for call in result.calls] == [CallStatus.PARSE_ERROR, CallStatus.OK]
+    nothing = {"type": "object", "properties": {}, "additionalProperties": False}
+    amount = {"properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
+    offered = [
+        {"name": "verify", "description": "Verify the customer.", "parameters": nothing},
+        {"name": "transfer", "description": "Transfer an amount.", "parameters": nothing | amount},
+    ]
+    asked = {"role": "user", "content": "Am I verified?"}
+    system = {
+        "role": "system",
+        "content": "Give the final answer as one JSON value that fits this JSON schema, "
+        "with nothing before or after it:\n"
+        '{"properties":{"paid":{"type":"boolean"}},"required":["paid"],"type":"object"}',
+    }
+    usual = {
+        "model": "scripted",
+        "messages": [system, asked],
+        "tools": [{"type": "function", "function": each} for each in offered],
+    }
+    called = {"id": "call_scripted_0001_0", "type": "function", "function": {"name": "verify", "arguments": "{}"}}
+    mark = 'id="9d6db6da40889760"'
+    told = f'<untrusted-data from="verify" {mark}>\nverified\n</untrusted-data {mark}>'
+    directive = "Answer with one JSON object that calls one of these tools, with its name and arguments:\n"
+    call = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "enum": ["verify"]}, "arguments": nothing},
+        "required": ["name", "arguments"],
+        "additionalProperties": False,
+    }
+    assert [one.body for one in model.requests] == [
+        usual
+        | {
+            "tool_choice": {"type": "function", "function": {"name": "verify"}},
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        },
+        {
+            "model": "scripted",
+            "messages": [system, asked, {"role": "user", "content": f"{directive}- verify: Verify the customer."}],
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "tool_call", "schema": call, "strict": True},
+            },
+        },
+        usual
+        | {
+            "messages": [
+                system,
+                asked,
+                {"role": "assistant", "content": None, "tool_calls": [called]},
+                {"role": "tool", "tool_call_id": "call_scripted_0001_0", "content": told},
+            ]
+        },
+    ]
+
+
+async def test_the_last_step_is_kept_for_a_required_step() -> None:
+    """Rule 109: at the step cap nothing may be called, so the step before it calls what is still required."""
+    log: list[str] = []
+    model = ScriptedModel([Call("verify"), Call("verify"), Call("transfer", {"amount": 1}), "Paid."])
+    agent = Agent(model, tools=tools(log), required_steps=["transfer"], max_steps=4)
+    result = await agent.run("Pay 1.")
+    assert (log, result.text) == (["verify", "verify", "transfer 1"], "Paid.")
+    assert forced_by(model) == [None, None, "transfer", None]
 
 
 async def test_a_run_that_cannot_do_the_step_fails() -> None:

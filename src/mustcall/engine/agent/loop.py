@@ -60,7 +60,7 @@ from mustcall.engine.answers.envelopes import (
 from mustcall.engine.answers.partial import PartialAnswer
 from mustcall.engine.answers.shapes import WRAPPED
 from mustcall.engine.records import TurnRecord
-from mustcall.engine.tooling.ordering import first_missing
+from mustcall.engine.tooling.ordering import missing_steps
 from mustcall.engine.tooling.outcomes import CallStatus
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Executed, Runner
@@ -266,17 +266,21 @@ class AgentRun(RunState):
         await self._pay_for(malformed, emit)
 
     async def _pay_for_mended(self, emit: Emit) -> None:
-        """Let each malformed call that the turn's retries mended cost a hop: they said what was wrong (rule 85)."""
-        for malformed in mended_calls(self._steps[-1], self._plan.wording):
-            await self._pay_for(malformed, emit)
+        """Let each malformed call that the turn's retries mended cost a hop: they said what was wrong (rule 85).
 
-    async def _pay_for(self, malformed: MalformedCall, emit: Emit) -> None:
-        """Take a hop for a malformed call and record it; without one left, one final round follows (rule 83)."""
+        In a turn that demands a required step they are recorded and cost nothing: the hops that are left are for the
+        required steps, and the turn's own limit bounds its retries.
+        """
+        for malformed in mended_calls(self._steps[-1], self._plan.wording):
+            await self._pay_for(malformed, emit, hops=0 if self._owed is not None else 1)
+
+    async def _pay_for(self, malformed: MalformedCall, emit: Emit, *, hops: int = 1) -> None:
+        """Take hops for a malformed call and record it; without one left, one final round follows (rule 83)."""
         if self._hops == 0:
             self._closing = True
             malformed = msgspec.structs.replace(malformed, status=CallStatus.HOP_BUDGET_EXHAUSTED)
         else:
-            self._hops -= 1
+            self._hops -= hops
         record = malformed.record(self._number)
         self._calls.append(record)
         await self._tell(CallFinished(record.call, record.result, ok=False, seconds=0.0, status=record.status), emit)
@@ -322,9 +326,25 @@ class AgentRun(RunState):
 
     def _missing(self, roster: Roster) -> str | None:
         """Return the tool that has to be called before the run may answer."""
+        return next(iter(self._missing_steps(roster)), None)
+
+    def _missing_steps(self, roster: Roster) -> tuple[str, ...]:
+        """Return the tools that must still succeed before the run may answer, in the order they can be called."""
         required = self._plan.required
-        done = {call.name for call in self._calls if call.ok} if required else frozenset[str]()
-        return first_missing(required, roster, done)
+        return missing_steps(required, roster, {call.name for call in self._calls if call.ok}) if required else ()
+
+    def _reserve(self, roster: Roster) -> None:
+        """Demand the next required step if the run has no more calls left than required steps.
+
+        A small model repeats a call that succeeded. Each repetition costs a step, and a hop before a structured
+        answer; without this it would use up what the required steps need, and the run could only fail.
+        """
+        missing = self._missing_steps(roster)
+        left = self._plan.max_steps - self._number
+        if self._plan.answering is not None:
+            left = min(left, self._hops)
+        if missing and 0 < left <= len(missing):
+            self._owed = missing[0]
 
     def _controls(self) -> Controls:
         """Return the controls of this step: a step that was left out is demanded, also after results."""
@@ -339,6 +359,8 @@ class AgentRun(RunState):
 
     async def _begin(self, roster: Roster) -> Roster:
         """Ask the hooks what this step should be like; return what is offered in it."""
+        if self._plan.required:
+            self._reserve(roster)
         if not self._plan.before:
             return roster
         change = self._change = await before_step(self._plan.before, self._view(roster))
@@ -553,7 +575,7 @@ def _unmet_step(missing: str, number: int) -> ForceUnmet:
     """Return the error of a run that may call nothing more and has left out a required step."""
     return ForceUnmet(
         f"ForceUnmet: the run may not answer before `{missing}` has succeeded, and step {number} may call nothing "
-        "more; raise max_steps, or look why the call fails",
+        "more; raise max_steps (before a structured answer, hops), or see in the trace why the call failed",
         details={"tool": missing},
     )
 

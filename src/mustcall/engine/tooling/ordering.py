@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from mustcall.core.errors import ConfigError
 from mustcall.engine.tooling.roster import Roster
 
-__all__ = ["check_order", "first_missing", "unmet"]
+__all__ = ["check_order", "missing_steps", "unmet"]
 
 
 def unmet(name: str, roster: Roster, done: AbstractSet[str]) -> tuple[str, ...]:
@@ -19,18 +19,23 @@ def unmet(name: str, roster: Roster, done: AbstractSet[str]) -> tuple[str, ...]:
     return () if tool is None else tuple(each for each in tool.settings.prerequisites if each not in done)
 
 
-def first_missing(required: Sequence[str], roster: Roster, done: AbstractSet[str]) -> str | None:
-    """Return the tool to call next for the first required step that has not succeeded; None where all have.
+def missing_steps(required: Sequence[str], roster: Roster, done: AbstractSet[str]) -> tuple[str, ...]:
+    """Return the tools that must still succeed, in an order in which they can be called.
 
-    That is the step itself, or what has to succeed before it.
+    These are the required steps that have not succeeded, each after its own prerequisites.
     """
-    wanted = next((name for name in required if name not in done), None)
-    while wanted is not None:
-        before = unmet(wanted, roster, done)
-        if not before:
-            break
-        wanted = before[0]
-    return wanted
+    missing: dict[str, None] = {}
+    for name in required:
+        _add_missing(name, roster, done, missing)
+    return tuple(missing)
+
+
+def _add_missing(name: str, roster: Roster, done: AbstractSet[str], missing: dict[str, None]) -> None:
+    if name in done or name in missing:
+        return
+    for before in unmet(name, roster, done):
+        _add_missing(before, roster, done, missing)
+    missing[name] = None
 
 
 def check_order(roster: Roster, required: Sequence[str]) -> None:
