@@ -13,7 +13,7 @@ from mustcall.policy.scanning.echoes import Echoes, echoes_in
 from mustcall.policy.scanning.plain_replies import is_plain
 from mustcall.policy.scanning.reply_scanner import ReplyScanner
 from mustcall.policy.scanning.scan_targets import NOTHING, ScanFindings
-from mustcall.policy.scanning.stops import CUT, enforced_stops, stopped
+from mustcall.policy.scanning.stops import CUT, StoppedScanner, enforced_stops, stopped
 
 __all__ = ["Echoing"]
 

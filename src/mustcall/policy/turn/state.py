@@ -4,7 +4,6 @@ It is told what came back (`settle`, `refused`) and says what to do; it sends no
 it sends next, is `policy.turn.next_attempt`'s.
 """
 
-
 import msgspec
 
 from mustcall.core.adaptation import AdaptationKind
