@@ -42,11 +42,15 @@ class RequestMend(msgspec.Struct, frozen=True):
     why: str
 
 
-def is_about_streams(error: ErrorInfo, sent: Request) -> bool:
-    """Tell whether a request that was streamed may be taken whole: the error says so, or the server broke on it."""
+def is_about_streams(error: ErrorInfo, sent: Request, *, breaks: bool) -> bool:
+    """Tell whether a request that was streamed may be taken whole: the error says so, or the server broke on it.
+
+    `breaks`: a 500 may be the stream's fault.
+    """
     if not sent.stream:
         return False
-    return error.status in BROKEN or any(_STREAM.search(words) for words in (error.message, error.param or ""))
+    broke = breaks and error.status in BROKEN
+    return broke or any(_STREAM.search(words) for words in (error.message, error.param or ""))
 
 
 def stream_words(error: ErrorInfo) -> tuple[str, ...]:

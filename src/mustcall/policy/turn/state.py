@@ -194,7 +194,12 @@ class TurnState(NextAttempt):
         if self.isolation.begun or (rejection in ABOUT_TOOLS and narrowed):
             return self._isolate(error, sign.words if sign is not None else (), sent)
         rejection = meant_by(rejection, error, sent.request)
-        if rejection is Rejection.OTHER and is_about_streams(error, sent.request):
+        # Servers break on streams of calls. Any other stream that the caller wished for is no reason for a 500, and an
+        # outage must not cost one more call.
+        calls = bool(sent.request.tools) and self.plan.protocol is not Protocol.OFF
+        if rejection is Rejection.OTHER and is_about_streams(
+            error, sent.request, breaks=calls or not self._request.stream
+        ):
             return True, self._unstreamed(error)
         if rejection in self._refusals and rejection is not Rejection.SCHEMA_INEXPRESSIBLE:  # that one ends by itself
             # That the reply is constrained was not the caller's wish: its refusal is not the caller's answer.
