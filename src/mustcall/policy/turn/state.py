@@ -14,7 +14,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import functions_of
 from mustcall.core.verdict import Verdict
 from mustcall.policy.facts.controls import Limits
-from mustcall.policy.facts.profile import Forcing, ReasoningHabit, SchemaTarget
+from mustcall.policy.facts.profile import Forcing, Protocol, ReasoningHabit, SchemaTarget
 from mustcall.policy.facts.wording import fill
 from mustcall.policy.failures.rejection import Rejection, lesson, read_rejection
 from mustcall.policy.history.mended import drop_reasoning, mend_history
