@@ -11,9 +11,9 @@ import sys
 import time
 
 import uvloop
+from mustcall.upstream.proxied import ProxiedTransport
 
 from mustcall.upstream.http import HttpTransport
-from mustcall.upstream.proxied import ProxiedTransport
 from mustcall.upstream.seam import UpstreamCall, UpstreamReply
 
 _ROUNDS = 7

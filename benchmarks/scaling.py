@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from mustcall.core.adaptation import AdaptationLog
-from mustcall.core.events import Event
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
+from mustcall.core.streams.events import Event
 from mustcall.core.tools import Tool
 from mustcall.dialects import Scanner
 from mustcall.engine.turns import set_course

@@ -1,4 +1,4 @@
-"""One name for one thing: no public class is defined twice."""
+"""One name for one thing, and folders that can be read at a glance."""
 
 import ast
 from collections import defaultdict
@@ -16,3 +16,14 @@ def test_public_classes_have_names_of_their_own() -> None:
                 places[node.name].append(str(path.relative_to(_SOURCES)))
     assert len(places) > 500, "the sources were not found"
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_folders_hold_few_modules() -> None:
+    """No folder has more than 15 modules at one level."""
+    counts = {
+        str(folder.relative_to(_SOURCES)): len([file for file in folder.glob("*.py") if file.name != "__init__.py"])
+        for folder in (_SOURCES, *_SOURCES.rglob("*"))
+        if folder.is_dir()
+    }
+    assert counts["engine"] > 5, "the sources were not found"
+    assert {folder: count for folder, count in counts.items() if count > 15} == {}

@@ -9,7 +9,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ToolChoice
 from mustcall.core.verdict import Verdict
 from mustcall.dialects import DIALECTS
-from mustcall.ledger.migrations import MIGRATIONS
+from mustcall.ledger.stores.migrations import MIGRATIONS
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Forcing, Profile, ReasoningHabit
 from mustcall.policy.request.demand import Demand

@@ -14,7 +14,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from mustcall.cli import cli
-from mustcall.cli.explain import command as explain
+from mustcall.cli.inspecting.explain import command as explain
 from mustcall.core.errors import ModelError
 from mustcall.core.limits import DEFAULTS, MOST_PARTS, REASONS
 from mustcall.core.request import ReasoningConfig, ReasoningMode, Request
@@ -39,8 +39,8 @@ from mustcall.profiles import markdown as profiles
 from mustcall.profiles.capabilities import markdown as capabilities
 from mustcall.telemetry.prometheus import markdown as metrics
 from mustcall.testing.probed.unmended import markdown as unmended
-from mustcall.upstream.answer import HEAD_LIMIT
-from mustcall.upstream.inflating import MOST_MEMBERS
+from mustcall.upstream.http1.answer import HEAD_LIMIT
+from mustcall.upstream.http1.inflating import MOST_MEMBERS
 from mustcall.upstream.providers import markdown as providers
 from mustcall.wire.sse import DEFAULT_EVENT_LIMIT
 

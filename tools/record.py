@@ -18,10 +18,10 @@ from typing import Any, cast
 import jsonschema_rs
 
 from mustcall.core.errors import MustcallError
-from mustcall.evals.journal import RunFacts, read_journal
+from mustcall.evals.asking.journal import RunFacts, read_journal
+from mustcall.evals.asking.rows import Arm, EvalRow, Form
 from mustcall.evals.loading import open_suite
 from mustcall.evals.questions import AskedCall, Question
-from mustcall.evals.rows import Arm, EvalRow, Form
 
 _FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
 

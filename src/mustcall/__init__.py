@@ -76,8 +76,8 @@ if TYPE_CHECKING:
     from mustcall.engine.agent.hooking import StepChange as StepChange
     from mustcall.engine.agent.hooking import StepView as StepView
     from mustcall.engine.agent.options import Options
-    from mustcall.engine.agent.results import RunResult, Stopped
-    from mustcall.engine.agent.streams import RunStream
+    from mustcall.engine.agent.running.results import RunResult, Stopped
+    from mustcall.engine.agent.running.streams import RunStream
     from mustcall.engine.agent.tracing import Trace as Trace
     from mustcall.engine.agent.upstream import Upstream
     from mustcall.engine.coordinating.coordinate import coordinate, coordinate_sync
@@ -174,8 +174,8 @@ _HOMES = {
     ),
     "mustcall.engine.agent.hooking": ("StepChange", "StepView"),
     "mustcall.engine.agent.options": ("Options",),
-    "mustcall.engine.agent.results": ("RunResult", "Stopped"),
-    "mustcall.engine.agent.streams": ("RunStream",),
+    "mustcall.engine.agent.running.results": ("RunResult", "Stopped"),
+    "mustcall.engine.agent.running.streams": ("RunStream",),
     "mustcall.engine.agent.tracing": ("Trace",),
     "mustcall.engine.agent.upstream": ("Upstream",),
     "mustcall.engine.coordinating.coordinate": ("coordinate", "coordinate_sync"),

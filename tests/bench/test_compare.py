@@ -1,7 +1,7 @@
 """Two runs side by side."""
 
-from mustcall.bench.compare import compare
-from mustcall.bench.tables import change_sheet, markdown, plain
+from mustcall.bench.report.compare import compare
+from mustcall.bench.report.tables import change_sheet, markdown, plain
 from support.benching import measured, run_of, whole_run
 
 

@@ -4,8 +4,8 @@ import math
 
 import msgspec
 
-from mustcall.bench.figures import peer_ratios, rows_of, verdicts
-from mustcall.bench.results import BenchResults, Streams
+from mustcall.bench.report.figures import peer_ratios, rows_of, verdicts
+from mustcall.bench.report.results import BenchResults, Streams
 from support.benching import measured, run_of, whole_run
 
 

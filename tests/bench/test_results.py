@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mustcall.bench.results import read_run, write_run
+from mustcall.bench.report.results import read_run, write_run
 from mustcall.bench.workloads import WORKLOADS, BenchPlan
 from mustcall.core.errors import ConfigError
 from support.benching import whole_run

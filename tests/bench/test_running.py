@@ -13,12 +13,12 @@ import pytest
 
 from mustcall.bench.bodies import DELTAS, PATHS, WIRES, long_arguments, named_request
 from mustcall.bench.check import WrongAnswer, ask, fetch, streamed_call
-from mustcall.bench.figures import verdicts
 from mustcall.bench.load import LoadOrder
 from mustcall.bench.peers import read_peers
 from mustcall.bench.processes import Fleet, Variant, serve_knows
+from mustcall.bench.report.figures import verdicts
+from mustcall.bench.report.tables import plain
 from mustcall.bench.running import BenchOptions, run_bench, run_memory, settings_variant
-from mustcall.bench.tables import plain
 from mustcall.bench.workloads import WORKLOADS, BenchPlan
 from mustcall.core.errors import ConfigError
 from mustcall.testing import RunningGateway

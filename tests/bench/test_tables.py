@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from mustcall.bench.compare import compare
-from mustcall.bench.page import charted, headline, write_page
-from mustcall.bench.picture import draw_picture
-from mustcall.bench.tables import plain, sheets
-from mustcall.cli.bench_screen import print_run
+from mustcall.bench.report.compare import compare
+from mustcall.bench.report.page import charted, headline, write_page
+from mustcall.bench.report.picture import draw_picture
+from mustcall.bench.report.tables import plain, sheets
+from mustcall.cli.measuring.bench_screen import print_run
 from support.benching import measured, run_of, whole_run
 
 

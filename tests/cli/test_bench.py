@@ -5,9 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mustcall.bench.results import write_run
+from mustcall.bench.report.results import write_run
 from mustcall.cli import main
-from mustcall.cli.bench import command
+from mustcall.cli.measuring.bench import command
 from support.benching import knows_no_flag, measured, run_of, whole_run
 
 

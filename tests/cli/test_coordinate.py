@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from mustcall.cli import main
-from mustcall.cli.panel_screen import PanelScreen
+from mustcall.cli.asking.panel_screen import PanelScreen
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.parts import ToolCall
 from mustcall.engine.agent.events import CallFinished, CallStarted

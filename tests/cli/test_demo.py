@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from mustcall.cli import main
-from mustcall.evals.figures import Measure, add_up
+from mustcall.evals.asking.rows import Arm
 from mustcall.evals.prompts import load_prompts
 from mustcall.evals.questions import AskedCall
-from mustcall.evals.results import EvalResults
-from mustcall.evals.rows import Arm
+from mustcall.evals.report.figures import Measure, add_up
+from mustcall.evals.report.results import EvalResults
 from mustcall.testing import Answer, Call, Hang, Recorded, Say, ScriptedUpstream, Turn
 from support.compared import leave
 from support.evaluating import right_arguments

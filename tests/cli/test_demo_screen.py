@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from mustcall.cli.demo_screen import print_report, progress_bar
-from mustcall.evals.rows import Arm
+from mustcall.cli.measuring.demo_screen import print_report, progress_bar
+from mustcall.evals.asking.rows import Arm
 from support.evaluating import OSLO, answered, called, run_of, small_run
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from mustcall.cli.dialects import command
+from mustcall.cli.inspecting.dialects import command
 from mustcall.dialects import DIALECTS, parse
 
 PAGE = Path(__file__).parents[2] / "docs" / "dialects.md"

@@ -15,11 +15,11 @@ import msgspec
 import pytest
 
 from mustcall.cli import main
+from mustcall.evals.asking.journal import read_journal
+from mustcall.evals.asking.rows import Arm
 from mustcall.evals.bfcl.source import PACKAGE
-from mustcall.evals.journal import read_journal
 from mustcall.evals.prompts import load_prompts
-from mustcall.evals.rows import Arm
-from mustcall.evals.summary import Column, EvalSummary
+from mustcall.evals.report.summary import Column, EvalSummary
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from support.bfcl import perfect_calls, read_set, readied_package
 from support.compared import leave

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from mustcall.cli import main
-from mustcall.evals.summary import Column, EvalSummary
+from mustcall.evals.report.summary import Column, EvalSummary
 from mustcall.upstream.embedded.catalogue import find_weights
 from support.embedded import NAME, readied
 

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from mustcall.cli.eval_screen import print_summary, progress_bar
+from mustcall.cli.measuring.eval_screen import print_summary, progress_bar
+from mustcall.evals.asking.rows import Arm
 from mustcall.evals.builtin import BuiltinSuite
-from mustcall.evals.comparing import compare_runs
-from mustcall.evals.rows import Arm
-from mustcall.evals.summary_wording import circumstances, headline
+from mustcall.evals.report.comparing import compare_runs
+from mustcall.evals.report.summary_wording import circumstances, headline
 from support.evalrows import LIST, OSLO, failed, row, small_summary
 
 

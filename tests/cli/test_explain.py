@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mustcall.cli import main
-from mustcall.cli.explain import command
+from mustcall.cli.inspecting.explain import command
 from mustcall.core.errors import InvalidRequest
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mustcall.cli import COMMANDS, cli
-from mustcall.cli.naming import UPSTREAM
+from mustcall.cli.setup.naming import UPSTREAM
 from mustcall.upstream.providers import PROVIDERS
 
 
@@ -82,7 +82,7 @@ def test_completing_commands_imports_none() -> None:
     """A shell asks at every key: the list of commands comes from the table."""
     loaded = "import sys; from mustcall.cli import cli; import click\n"
     loaded += "found = [item.value for item in cli.shell_complete(click.Context(cli), '')]\n"
-    loaded += "print(found[:2], 'mustcall.cli.serve' in sys.modules)"
+    loaded += "print(found[:2], 'mustcall.cli.setup.serve' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603  our own
     assert done.stdout.strip() == f"{list(COMMANDS)[:2]} False"
 

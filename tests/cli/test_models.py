@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mustcall.cli import cli, main, models
+from mustcall.cli import cli, main
+from mustcall.cli.setup import models
 from mustcall.core.errors import FetchFailed
 from mustcall.upstream.embedded.catalogue import CATALOGUE, DEFAULT, FALLBACK, Weights, find_weights
 from mustcall.upstream.embedded.fetching import Note, Watcher

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dialects.scanning import load
-from mustcall.cli.parse import command
+from mustcall.cli.inspecting.parse import command
 from mustcall.dialects import DIALECTS
 
 WEATHER = {

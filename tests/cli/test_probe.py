@@ -252,7 +252,7 @@ def test_an_upstream_that_is_down_is_3(probe: Probe) -> None:
 
 def test_an_upstream_that_does_not_answer_at_all_is_3(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes connections and says nothing: given up after the seconds it has, which are below 10."""
-    from mustcall.cli import probe as command  # noqa: PLC0415  only here
+    from mustcall.cli.measuring import probe as command  # noqa: PLC0415  only here
 
     assert command.REACH_SECONDS < 10
     monkeypatch.setattr(command, "REACH_SECONDS", 0.05)
@@ -328,7 +328,7 @@ def nowhere(_endpoint: Endpoint) -> bool:
 
 def test_an_unknown_price_elsewhere_needs_a_yes(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a terminal nobody can be asked: the cap cannot be kept, so nothing is sent."""
-    from mustcall.cli import probe as command  # noqa: PLC0415  only here
+    from mustcall.cli.measuring import probe as command  # noqa: PLC0415  only here
 
     monkeypatch.setattr(command, "is_here", nowhere)
     with ScriptedUpstream(obedient) as upstream:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mustcall.cli.prompt import LineReader, state_folder
+from mustcall.cli.asking.prompt import LineReader, state_folder
 
 
 def test_where_things_are_remembered() -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from mustcall.cli import main
-from mustcall.cli.session import Flags, opened
+from mustcall.cli.asking.session import Flags, opened
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
 from support.compared import leave
 from support.talking import talker, was_told

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from mustcall import Agent, tool
 from mustcall.cli import cli, main
-from mustcall.cli.importing import load_agent
+from mustcall.cli.asking.importing import load_agent
 from mustcall.core.errors import ConfigError, LedgerUnavailable
 from mustcall.testing import Call
 from mustcall.testing.model import ScriptedModel
@@ -101,7 +101,7 @@ def test_show_tells_the_journal(place: str) -> None:
 def test_show_fits_the_terminal(place: str, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     """On a narrow terminal what was said is broken; times and states are not."""
     narrow = Console(force_terminal=True, width=width, color_system=None)
-    monkeypatch.setattr("mustcall.cli.runs.console", lambda: narrow)
+    monkeypatch.setattr("mustcall.cli.inspecting.runs.console", lambda: narrow)
     with narrow.capture() as captured:
         said(place, "show", "over")
     lines = captured.get().splitlines()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mustcall.cli.session import Flags, connector, opened, settings_of
+from mustcall.cli.asking.session import Flags, connector, opened, settings_of
 from mustcall.core.errors import ConfigError
 from mustcall.testing import ScriptedUpstream
 from mustcall.upstream.embedded.catalogue import DEFAULT, FALLBACK, find_weights

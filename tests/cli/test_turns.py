@@ -401,7 +401,7 @@ def test_a_line_is_broken_between_words_on_a_narrow_terminal(place: str, monkeyp
     assert len(whole.splitlines()) == 1
     assert "  force_missed (5 times) → empty  " in whole
     narrow = Console(force_terminal=True, width=80, color_system=None)
-    monkeypatch.setattr("mustcall.cli.turns.console", lambda: narrow)
+    monkeypatch.setattr("mustcall.cli.inspecting.turns.console", lambda: narrow)
     with narrow.capture() as captured:
         run("list", "--limit", "1", "--ledger", place)
     lines = captured.get().splitlines()

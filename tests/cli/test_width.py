@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from mustcall.cli import cli
-from mustcall.cli.bench_screen import print_run
+from mustcall.cli.measuring.bench_screen import print_run
 from mustcall.cli.wrapping import fold
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.trace_keeper import LedgerSettings

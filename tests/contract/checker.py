@@ -17,7 +17,7 @@ from contract.client import Outcome
 from contract.scenario import FIRST_PARTY, Scenario
 from contract.sse import find_disorder, read_events, readable
 from mustcall.testing import Recorded
-from mustcall.testing.adversary import AttemptTruth
+from mustcall.testing.adversary.upstream import AttemptTruth
 from mustcall.testing.offers import as_object, choice_of
 
 __all__ = ["CEILING", "check"]

@@ -13,7 +13,7 @@ from contract.scenario import Scenario, build
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.testing import Recorded, RunningGateway, ScriptedUpstream
-from mustcall.testing.adversary import Adversary, AttemptTruth
+from mustcall.testing.adversary.upstream import Adversary, AttemptTruth
 from mustcall.upstream.retry import SystemClock
 from mustcall.upstream.seam import Timeouts
 from support.compared import leave

@@ -10,8 +10,8 @@ from itertools import product
 from typing import Any
 
 from mustcall.dialects import DIALECTS, Standing, WrittenCall
-from mustcall.testing.adversary import CallerIntent
-from mustcall.testing.adversary_values import sample
+from mustcall.testing.adversary.upstream import CallerIntent
+from mustcall.testing.adversary.values import sample
 from mustcall.testing.offers import Choice, OfferedTool
 
 __all__ = ["COMBINATIONS", "FIRST_PARTY", "Scenario", "Step", "build"]

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from contract.scenario import build
 from mustcall.core.origin import Wire
 from mustcall.testing import Fail, Recorded, Turn
-from mustcall.testing.adversary import Adversary, CallerIntent, ContentMarks, answer_request
-from mustcall.testing.adversary_content import lie
-from mustcall.testing.adversary_values import sample, spoil
-from mustcall.testing.adversary_wire import STREAM_BENDS, Effect, parse_events, write_events
+from mustcall.testing.adversary.content import lie
+from mustcall.testing.adversary.upstream import Adversary, CallerIntent, ContentMarks, answer_request
+from mustcall.testing.adversary.values import sample, spoil
+from mustcall.testing.adversary.wire import STREAM_BENDS, Effect, parse_events, write_events
 from mustcall.testing.delivery import plan_delivery
 from mustcall.testing.offers import Choice, OfferedTool
 from mustcall.testing.render import Stamp, stream_reply

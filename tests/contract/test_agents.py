@@ -17,7 +17,7 @@ from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.testing import ScriptedModel, ScriptedUpstream
-from mustcall.testing.adversary import Adversary, AttemptTruth, CallerIntent
+from mustcall.testing.adversary.upstream import Adversary, AttemptTruth, CallerIntent
 from mustcall.testing.offers import Choice, OfferedTool
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.seam import Timeouts

@@ -11,7 +11,7 @@ from contract.client import Capture, Outcome
 from contract.scenario import Scenario, build
 from mustcall.core.origin import Wire
 from mustcall.testing import Recorded
-from mustcall.testing.adversary import AttemptTruth, CallerIntent, ContentMarks
+from mustcall.testing.adversary.upstream import AttemptTruth, CallerIntent, ContentMarks
 from mustcall.testing.offers import Choice, OfferedTool
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -4,9 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.core.assembler import Assembler
 from mustcall.core.errors import ErrorInfo, UpstreamRejected, UpstreamUnavailable
-from mustcall.core.events import (
+from mustcall.core.origin import Wire
+from mustcall.core.parts import CallKind, OpaqueState, Part, ProviderItem, Reasoning, Refusal, Text, ToolCall
+from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
+from mustcall.core.streams.assembler import Assembler
+from mustcall.core.streams.events import (
     ArgumentsDelta,
     Ended,
     Event,
@@ -20,10 +23,7 @@ from mustcall.core.events import (
     StateDelta,
     UsageUpdated,
 )
-from mustcall.core.origin import Wire
-from mustcall.core.parts import CallKind, OpaqueState, Part, ProviderItem, Reasoning, Refusal, Text, ToolCall
-from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
-from mustcall.core.unroll import unroll
+from mustcall.core.streams.unroll import unroll
 
 
 def _assembled(*events: Event) -> Assembler:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.core.calls import Balance, CallTracker
+from mustcall.core.streams.calls import Balance, CallTracker
 
 #: index, id, name, arguments of one fragment
 Fragment = tuple[int | None, str, str, str]

@@ -3,9 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.core.assembler import Assembler
-from mustcall.core.coalesce import coalesce
-from mustcall.core.events import (
+from mustcall.core.parts import Reasoning, Text, ToolCall
+from mustcall.core.reply import FinishReason, Reply
+from mustcall.core.streams.assembler import Assembler
+from mustcall.core.streams.coalesce import coalesce
+from mustcall.core.streams.events import (
     ArgumentsDelta,
     Ended,
     Event,
@@ -16,8 +18,6 @@ from mustcall.core.events import (
     PartTextDelta,
     Started,
 )
-from mustcall.core.parts import Reasoning, Text, ToolCall
-from mustcall.core.reply import FinishReason, Reply
 
 _PARTS = (Text(text=""), ToolCall(id="c", name="f", arguments_json=""), Reasoning())
 _DELTAS = st.lists(

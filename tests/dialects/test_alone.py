@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from dialects.scanning import TOOLS, cuts, scan
 from mustcall.dialects import CallEnd, Malformed, ScannedText, Scanner
-from mustcall.dialects.candidate import Candidate
-from mustcall.dialects.fences import Unfenced
+from mustcall.dialects.scanning.candidate import Candidate
+from mustcall.dialects.scanning.fences import Unfenced
 
 OBJECT = '{"name": "get_weather", "arguments": {"city": "Oslo"}}'
 OTHER = '{"name": "get_time", "arguments": {"zone": "CET"}}'

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.dialects.fences import Unfenced
+from mustcall.dialects.scanning.fences import Unfenced
 
 
 def bare(pieces: list[str]) -> tuple[str, bool]:

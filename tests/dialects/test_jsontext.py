@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mustcall.dialects.events import Reason
-from mustcall.dialects.jsontext import MAX_DEPTH, read_string, read_value, read_wrapped_object
-from mustcall.dialects.reader import NotACall, Parse, Reader
+from mustcall.dialects.reading.jsontext import MAX_DEPTH, read_string, read_value, read_wrapped_object
+from mustcall.dialects.reading.reader import NotACall, Parse, Reader
 
 
 def drive(make: Callable[[Reader], Parse[Any]], pieces: list[str]) -> tuple[Any, str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mustcall.dialects.marks import NAMESPACE, Marks
+from mustcall.dialects.scanning.marks import NAMESPACE, Marks
 
 
 @pytest.mark.parametrize(

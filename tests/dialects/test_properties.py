@@ -23,8 +23,8 @@ from mustcall.dialects import (
     WrittenCall,
 )
 from mustcall.dialects.catalogue import BY_NAME
-from mustcall.dialects.grammar import is_stray
 from mustcall.dialects.reasoning import CONTROLS, FIRST_CONTROLS, SECTIONS
+from mustcall.dialects.scanning.grammar import is_stray
 
 NAMES = [dialect.name for dialect in DIALECTS]
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mustcall.dialects.events import Reason
-from mustcall.dialects.pyliteral import read_literal
-from mustcall.dialects.reader import NotACall, Reader
+from mustcall.dialects.reading.pyliteral import read_literal
+from mustcall.dialects.reading.reader import NotACall, Reader
 
 
 def translate(pieces: list[str]) -> str | Reason:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mustcall.dialects.schema import DeclaredParameter, Kind, child_schema
+from mustcall.dialects.reading.schema import DeclaredParameter, Kind, child_schema
 
 ROOT: dict[str, Any] = {
     "type": "object",

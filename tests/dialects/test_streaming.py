@@ -23,8 +23,8 @@ from mustcall.dialects import (
     Standing,
 )
 from mustcall.dialects.catalogue import BY_NAME
-from mustcall.dialects.reader import Parse
-from mustcall.dialects.span import Span
+from mustcall.dialects.reading.reader import Parse
+from mustcall.dialects.reading.span import Span
 
 
 def feed_all(scanner: Scanner, text: str) -> list[ScanEvent]:

@@ -6,8 +6,9 @@ import pytest
 
 from dialects.scanning import scan
 from mustcall.core.tools import Tool
-from mustcall.dialects import DIALECTS, Dialect, WrittenCall, marks
+from mustcall.dialects import DIALECTS, Dialect, WrittenCall
 from mustcall.dialects.dialect import TOOL
+from mustcall.dialects.scanning import marks
 from support.counting import counted_lines
 
 TOOLS = (

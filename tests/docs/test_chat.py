@@ -6,13 +6,13 @@ from pathlib import Path
 import click
 import pytest
 
-from mustcall.cli.chat import command as chat
-from mustcall.cli.run import command as run
+from mustcall.cli.asking.chat import command as chat
+from mustcall.cli.asking.run import command as run
 from mustcall.testing import ScriptedUpstream, demo_turn
-from mustcall.toolkit.builtin import RULES, VARIABLES, builtin_tools
+from mustcall.toolkit.builtin.offer import RULES, VARIABLES, builtin_tools
+from mustcall.toolkit.builtin.roots import roots_at
+from mustcall.toolkit.builtin.search import Documents
 from mustcall.toolkit.reports import ChangeReports
-from mustcall.toolkit.roots import roots_at
-from mustcall.toolkit.search import Documents
 
 PAGE = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
 

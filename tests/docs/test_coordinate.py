@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mustcall import coordinate
-from mustcall.cli.coordinate import command
+from mustcall.cli.asking.coordinate import command
 from mustcall.core.errors import QuorumMissed, RoleFailed
 from mustcall.engine.coordinating import (
     CoordinateResult,
@@ -22,7 +22,7 @@ from mustcall.engine.coordinating import (
     Synthesis,
     WorkerTools,
 )
-from mustcall.toolkit.verify import FoundVerdict
+from mustcall.toolkit.builtin.verify import FoundVerdict
 
 PAGE = (Path(__file__).parents[2] / "docs" / "coordinate.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", PAGE, re.DOTALL)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from mustcall.cli.demo import command
-from mustcall.evals.figures import Measure
+from mustcall.cli.measuring.demo import command
 from mustcall.evals.prompts import Items, OneOf, Same, SameText, Words, load_prompts
 from mustcall.evals.questions import AskedCall
+from mustcall.evals.report.figures import Measure
 
 PAGE = (Path(__file__).parents[2] / "docs" / "demo.md").read_text(encoding="utf-8")
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from mustcall.cli.eval import command
+from mustcall.cli.measuring.eval import command
 from mustcall.evals.bfcl.entries import SETS
 from mustcall.evals.loading import SUITES
 from mustcall.evals.questions import AskedCall
+from mustcall.evals.report.summary import Column
 from mustcall.evals.suites import read_ids
-from mustcall.evals.summary import Column
 from support.bfcl import read_set
 
 ROOT = Path(__file__).parents[2]

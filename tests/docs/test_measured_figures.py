@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mustcall.cli import cli
-from mustcall.cli.eval import command
+from mustcall.cli.measuring.eval import command
 from mustcall.profiles.catalogue import load
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from mustcall.cli import COMMANDS, cli, completion, doctor, init
+from mustcall.cli import COMMANDS, cli
+from mustcall.cli.setup import completion, doctor, init
 from mustcall.gateway.config.checkup import CheckState
 from mustcall.gateway.config.settings import load_settings
 from mustcall.upstream.address import read_address

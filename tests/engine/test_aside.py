@@ -9,11 +9,11 @@ import pytest
 
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import UpstreamGarbage
-from mustcall.core.events import Event, PartStarted, PartTextDelta, Started
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Reasoning, Text, ToolCall
-from mustcall.engine.delivery import Delivery
+from mustcall.core.streams.events import Event, PartStarted, PartTextDelta, Started
 from mustcall.engine.off_loop import LARGE, Aside, heavily, heft, here
+from mustcall.engine.replies.delivery import Delivery
 from mustcall.policy.limits.work_allowance import spend
 from mustcall.wire.codec import ReplyStamp
 from mustcall.wire.registry import codec_for

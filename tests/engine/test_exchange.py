@@ -15,16 +15,16 @@ from mustcall.core.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mustcall.core.events import Ended, Failed
 from mustcall.core.origin import Wire
 from mustcall.core.parts import OpaqueState, Text
+from mustcall.core.streams.events import Ended, Failed
 from mustcall.engine.exchange import StreamedReply
 from mustcall.testing import Fail
 from mustcall.testing.render import Stamp, build_error
 from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport
 from mustcall.wire.codec import Provenance
+from mustcall.wire.crossing.sealing import SEAL_PREFIX, seal
 from mustcall.wire.registry import codec_for
-from mustcall.wire.sealing import SEAL_PREFIX, seal
 from support.compared import read_raw
 from support.exchanging import (
     CROSSINGS,

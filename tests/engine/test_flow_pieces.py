@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from mustcall.core.assembler import Assembler
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Part, Text
+from mustcall.core.streams.assembler import Assembler
 from mustcall.core.tools import Tool
-from mustcall.engine.stream_relay import StreamRelay
+from mustcall.engine.replies.stream_relay import StreamRelay
 from mustcall.policy.scanning.reply_scanner import ScanTargets
 from mustcall.testing import Say, Turn
 from mustcall.testing.render import Stamp as Written

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from mustcall.core.errors import UpstreamRejected
-from mustcall.core.events import Failed, PartTextDelta
 from mustcall.core.origin import Wire
+from mustcall.core.streams.events import Failed, PartTextDelta
 from mustcall.engine.exchange import StreamedReply, WholeReply
 from mustcall.engine.records import TurnProgress
 from mustcall.engine.turns import OperatorSettings, Turns

@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator
 import msgspec
 import pytest
 
-from mustcall.core.events import Failed
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Usage
+from mustcall.core.streams.events import Failed
 from mustcall.core.verdict import Verdict
 from mustcall.engine.exchange import StreamedReply
 from mustcall.engine.records import TurnProgress

@@ -15,8 +15,8 @@ from mustcall.core.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mustcall.core.events import Ended, Failed
 from mustcall.core.origin import Wire
+from mustcall.core.streams.events import Ended, Failed
 from mustcall.engine.exchange import Inbound
 from mustcall.testing.transport import FakeReply
 from mustcall.wire.registry import codec_for

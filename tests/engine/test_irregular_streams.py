@@ -10,7 +10,7 @@ from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
-from mustcall.engine.delivery import Delivery
+from mustcall.engine.replies.delivery import Delivery
 from mustcall.testing import Call, RawStream, RunningGateway, Say, ScriptedUpstream, Think, Turn
 from mustcall.testing.render import Stamp as Written
 from mustcall.testing.render import stream_reply

@@ -8,7 +8,7 @@ from mustcall.core.origin import Wire
 from mustcall.core.parts import OpaqueState, Reasoning, Text
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import Request
-from mustcall.engine.issuing import IssuedStates
+from mustcall.engine.replies.issuing import IssuedStates
 
 STATES = {
     "thinking": OpaqueState(Wire.MESSAGES, {"type": "thinking", "thinking": "hm", "signature": "s1"}),

@@ -5,9 +5,9 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from mustcall.core.errors import MustcallError, UpstreamGarbage
-from mustcall.core.events import Failed
 from mustcall.core.limits import GatewayLimits
 from mustcall.core.origin import Wire
+from mustcall.core.streams.events import Failed
 from mustcall.engine.exchange import StreamedReply
 from mustcall.engine.records import TurnProgress
 from mustcall.engine.turns import Turns

@@ -18,9 +18,9 @@ from mustcall.core.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mustcall.core.events import Ended, Failed
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply, Usage
+from mustcall.core.streams.events import Ended, Failed
 from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
 from mustcall.engine.records import TurnProgress, TurnRecord

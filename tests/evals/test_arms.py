@@ -9,12 +9,12 @@ import pytest
 
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import Turns
-from mustcall.evals.arms import EvalSubject, GatewayPath, ask_bare, ask_engine, ask_gateway, settle_form
-from mustcall.evals.client_requests import ask
-from mustcall.evals.counting import CountedTransport
+from mustcall.evals.asking.arms import EvalSubject, GatewayPath, ask_bare, ask_engine, ask_gateway, settle_form
+from mustcall.evals.asking.client_requests import ask
+from mustcall.evals.asking.counting import CountedTransport
+from mustcall.evals.asking.rows import Arm, Ending, EvalRow, Form
 from mustcall.evals.prompts import as_question
 from mustcall.evals.questions import AskedCall, Question, Said, Speaker
-from mustcall.evals.rows import Arm, Ending, EvalRow, Form
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.testing import Answer, Call, Fail, RunningGateway, Say, Script, ScriptedUpstream, Turn
 from mustcall.testing.transport import FakeClock

@@ -6,7 +6,7 @@ import pytest
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
 from mustcall.core.tools import ChoiceMode, Tool
-from mustcall.evals.client_requests import Sampling, ask, greet
+from mustcall.evals.asking.client_requests import Sampling, ask, greet
 from mustcall.evals.prompts import EvalPrompt, as_question, load_prompts
 from mustcall.evals.questions import AskedCall
 from mustcall.wire.registry import codec_for

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from mustcall.cli import main
-from mustcall.evals.figures import Measure, add_up
-from mustcall.evals.results import EvalResults
-from mustcall.evals.rows import Arm, Ending, Form
+from mustcall.evals.asking.rows import Arm, Ending, Form
+from mustcall.evals.report.figures import Measure, add_up
+from mustcall.evals.report.results import EvalResults
 from support.answered import kept_answers
 from support.embedded import BASE_URL, NAME, readied
 

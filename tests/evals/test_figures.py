@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.evals.figures import Measure, add_up
+from mustcall.evals.asking.rows import Arm, Ending
 from mustcall.evals.prompts import load_prompts
 from mustcall.evals.questions import AskedCall
-from mustcall.evals.results import EvalResults, Trial
-from mustcall.evals.rows import Arm, Ending
+from mustcall.evals.report.figures import Measure, add_up
+from mustcall.evals.report.results import EvalResults, Trial
+from mustcall.evals.report.statistics import wilson
+from mustcall.evals.report.wording import unread_note
 from mustcall.evals.scoring import Score
-from mustcall.evals.statistics import wilson
-from mustcall.evals.wording import unread_note
 from support.evaluating import OSLO, answered, called, pair, run_of, small_run
 
 scores = st.sampled_from(

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from mustcall.core.errors import ConfigError
-from mustcall.evals.journal import ReplyJournal, find_unfinished, read_journal
-from mustcall.evals.rows import Arm, EvalRow
+from mustcall.evals.asking.journal import ReplyJournal, find_unfinished, read_journal
+from mustcall.evals.asking.rows import Arm, EvalRow
 from support.evalrows import LIST, OSLO, facts, failed, row
 
 ROWS = (row(OSLO, Arm.BARE), row(OSLO, Arm.MUSTCALL, right=True, verdicts=("called",)), row(LIST, Arm.BARE, turn=2))

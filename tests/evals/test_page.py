@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from mustcall.evals.figures import Measure, add_up
-from mustcall.evals.page import DEFINITIONS, write_page
-from mustcall.evals.results import EvalResults
-from mustcall.evals.rows import Arm
-from mustcall.evals.wording import cost_rows, headline, interval, of, percent
+from mustcall.evals.asking.rows import Arm
+from mustcall.evals.report.figures import Measure, add_up
+from mustcall.evals.report.page import DEFINITIONS, write_page
+from mustcall.evals.report.results import EvalResults
+from mustcall.evals.report.wording import cost_rows, headline, interval, of, percent
 from support.evaluating import OSLO, answered, called, pair, run_of, small_run
 from support.htmlpage import Page
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from mustcall.core.errors import ConfigError
-from mustcall.evals.chart import check_drawable
-from mustcall.evals.picture import draw_picture
-from mustcall.evals.results import EvalResults
+from mustcall.evals.report.chart import check_drawable
+from mustcall.evals.report.picture import draw_picture
+from mustcall.evals.report.results import EvalResults
 from support.evaluating import run_of, small_run
 
 

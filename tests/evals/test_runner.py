@@ -9,13 +9,13 @@ import pytest
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import OperatorSettings, Turns
-from mustcall.evals.arms import EvalSubject, ask_bare, ask_engine, make_askers, warm_up
-from mustcall.evals.client_requests import ask, greet
-from mustcall.evals.pairs import compare, trial_of
+from mustcall.evals.asking.arms import EvalSubject, ask_bare, ask_engine, make_askers, warm_up
+from mustcall.evals.asking.client_requests import ask, greet
+from mustcall.evals.asking.rows import Arm, Ending
+from mustcall.evals.asking.runner import ask_all
 from mustcall.evals.prompts import EvalPrompt, as_question
-from mustcall.evals.results import Pair, Trial
-from mustcall.evals.rows import Arm, Ending
-from mustcall.evals.runner import ask_all
+from mustcall.evals.report.pairs import compare, trial_of
+from mustcall.evals.report.results import Pair, Trial
 from mustcall.evals.scoring import Score
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Protocol

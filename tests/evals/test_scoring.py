@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mustcall.evals.asking.rows import MadeCall
 from mustcall.evals.prompts import EvalPrompt, Expected, Items, OneOf, Same, SameText, Words, load_prompts
-from mustcall.evals.rows import MadeCall
 from mustcall.evals.scoring import Score, matches, score
 from support.evaluating import OSLO, PROMPTS, fitting, right_arguments, right_call
 

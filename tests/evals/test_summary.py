@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core.errors import ConfigError
+from mustcall.evals.asking.rows import Arm, EvalRow
 from mustcall.evals.bfcl.suite import BfclSuite
 from mustcall.evals.builtin import BuiltinSuite
-from mustcall.evals.comparing import compare_runs, read_summary
 from mustcall.evals.floors import LeastShare, check_floors, missed_floors, read_floor
 from mustcall.evals.prompts import EvalPrompt, load_prompts
-from mustcall.evals.rows import Arm, EvalRow
-from mustcall.evals.statistics import mcnemar, quantile, share_of
-from mustcall.evals.summary import ALL, Column, EvalSummary, summarise
+from mustcall.evals.report.comparing import compare_runs, read_summary
+from mustcall.evals.report.statistics import mcnemar, quantile, share_of
+from mustcall.evals.report.summary import ALL, Column, EvalSummary, summarise
 from support.bfcl import readied_package
 from support.evalrows import LIST, OSLO, facts, failed, fenced, row, small_summary
 

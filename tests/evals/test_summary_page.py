@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from mustcall.evals.asking.rows import Form
 from mustcall.evals.builtin import BuiltinSuite
-from mustcall.evals.comparing import compare_runs
-from mustcall.evals.rows import Form
-from mustcall.evals.summary import Column, EvalSummary, summarise
-from mustcall.evals.summary_page import write_summary_page
-from mustcall.evals.summary_picture import draw_summary_picture
-from mustcall.evals.summary_wording import circumstances, cost_rows, headline, right_rows
-from mustcall.evals.wording import interval, of, percent
+from mustcall.evals.report.comparing import compare_runs
+from mustcall.evals.report.summary import Column, EvalSummary, summarise
+from mustcall.evals.report.summary_page import write_summary_page
+from mustcall.evals.report.summary_picture import draw_summary_picture
+from mustcall.evals.report.summary_wording import circumstances, cost_rows, headline, right_rows
+from mustcall.evals.report.wording import interval, of, percent
 from support.evalrows import OSLO, facts, small_summary
 from support.htmlpage import Page
 

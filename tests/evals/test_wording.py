@@ -2,9 +2,9 @@
 
 import pytest
 
-from mustcall.evals.figures import add_up
-from mustcall.evals.statistics import Share
-from mustcall.evals.wording import cost_rows, headline, interval, percent, seconds, when
+from mustcall.evals.report.figures import add_up
+from mustcall.evals.report.statistics import Share
+from mustcall.evals.report.wording import cost_rows, headline, interval, percent, seconds, when
 from support.evaluating import OSLO, called, pair, run_of, small_run
 
 

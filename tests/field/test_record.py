@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from mustcall.core.origin import Wire
+from mustcall.evals.asking.client_requests import Sampling
+from mustcall.evals.asking.journal import ReplyJournal, RunFacts
+from mustcall.evals.asking.rows import Arm, EvalRow, Form, MadeCall
 from mustcall.evals.builtin import BuiltinSuite
-from mustcall.evals.client_requests import Sampling
-from mustcall.evals.journal import ReplyJournal, RunFacts
 from mustcall.evals.questions import AskedCall
-from mustcall.evals.rows import Arm, EvalRow, Form, MadeCall
 
 SCHEMAS: dict[str, Any] = {
     "add": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.cli.config import command
+from mustcall.cli.setup.config import command
 from mustcall.core.errors import ConfigError, InvalidRequest
 from mustcall.gateway.config.budget_settings import SessionBy, session_of
 from mustcall.gateway.config.settings import Settings, load_settings

@@ -10,7 +10,7 @@ import pytest
 from mustcall.core.errors import AlreadyRecorded, ConfigError, LedgerBroken
 from mustcall.ledger.encrypting import KEY, PLAIN, Cipher, read_cipher
 from mustcall.ledger.ledger import Ledger
-from mustcall.ledger.sqlite import SqliteStore
+from mustcall.ledger.stores.sqlite import SqliteStore
 from mustcall.ledger.values import StoredResponse
 
 OLD, NEW = (base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2))

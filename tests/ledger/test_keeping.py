@@ -21,7 +21,7 @@ from mustcall.ledger import (
     keeping,
     open_ledger,
 )
-from mustcall.ledger.migrations import TABLES
+from mustcall.ledger.stores.migrations import TABLES
 from mustcall.policy.limits.budget import Caps, Charge, ChargeKey
 
 RESPONSE = StoredResponse(

@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from mustcall.core.errors import LedgerMismatch
-from mustcall.ledger import migrations, open_ledger
-from mustcall.ledger.migrations import MIGRATIONS, TABLES, Migration
+from mustcall.ledger import open_ledger
+from mustcall.ledger.stores import migrations
+from mustcall.ledger.stores.migrations import MIGRATIONS, TABLES, Migration
 
 #: The checksums of the steps that have been released. A step is never changed; a new one is added here.
 RELEASED = {

@@ -7,9 +7,9 @@ import pytest
 
 from mustcall.core.errors import LedgerMismatch, LedgerUnavailable
 from mustcall.ledger import NewEvent, open_ledger
-from mustcall.ledger import statements as sql
-from mustcall.ledger.postgres import PostgresStore
-from mustcall.ledger.program import Program, Statement, ask
+from mustcall.ledger.stores import statements as sql
+from mustcall.ledger.stores.postgres import PostgresStore
+from mustcall.ledger.stores.program import Program, Statement, ask
 from support.postgres import postgres_server
 
 

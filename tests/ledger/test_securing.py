@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mustcall.core.errors import LedgerUnavailable
-from mustcall.ledger import open_ledger, sqlite
+from mustcall.ledger import open_ledger
+from mustcall.ledger.stores import sqlite
 
 
 def modes(folder: Path) -> dict[str, int]:

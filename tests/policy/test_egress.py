@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mustcall.policy.limits.egress import Denied, EgressTarget, is_public, permit, read_network, read_place, read_prefix
-from mustcall.upstream.request import read_url
+from mustcall.upstream.http1.request import read_url
 
 
 @pytest.mark.parametrize(

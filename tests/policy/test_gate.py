@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mustcall.core.assembler import Assembler
 from mustcall.core.errors import ErrorInfo, UpstreamGarbage
-from mustcall.core.events import (
+from mustcall.core.origin import Wire
+from mustcall.core.parts import OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Unknown
+from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
+from mustcall.core.streams.assembler import Assembler
+from mustcall.core.streams.events import (
     ArgumentsDelta,
     Ended,
     Event,
@@ -24,10 +27,7 @@ from mustcall.core.events import (
     Started,
     UsageUpdated,
 )
-from mustcall.core.origin import Wire
-from mustcall.core.parts import OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Unknown
-from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
-from mustcall.core.unroll import unroll
+from mustcall.core.streams.unroll import unroll
 from mustcall.policy.reply.gate import EVERY, Gate, Released
 from support.values import replied
 

@@ -16,8 +16,8 @@ from mustcall.policy.history.reasoning_state import bound_until, fit_reasoning, 
 from mustcall.testing.issued import IssuedMemory
 from mustcall.testing.rules import SeenRequest, find_violation
 from mustcall.wire.codec import Target
+from mustcall.wire.crossing.sealing import seal
 from mustcall.wire.registry import codec_for
-from mustcall.wire.sealing import seal
 
 _TEXT = Text(text="a")
 _CLAUDE = Profile(schema_target=SchemaTarget.ANTHROPIC)

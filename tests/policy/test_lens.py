@@ -11,9 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mustcall.core.assembler import Assembler
-from mustcall.core.coalesce import coalesce
-from mustcall.core.events import (
+from mustcall.core.origin import Wire
+from mustcall.core.parts import OpaqueState, Part, Reasoning, Text, ToolCall
+from mustcall.core.reply import FinishReason, Reply
+from mustcall.core.streams.assembler import Assembler
+from mustcall.core.streams.coalesce import coalesce
+from mustcall.core.streams.events import (
     ArgumentsDelta,
     Ended,
     Event,
@@ -25,11 +28,8 @@ from mustcall.core.events import (
     Started,
     StateDelta,
 )
-from mustcall.core.origin import Wire
-from mustcall.core.parts import OpaqueState, Part, Reasoning, Text, ToolCall
-from mustcall.core.reply import FinishReason, Reply
+from mustcall.core.streams.unroll import unroll, unroll_part
 from mustcall.core.tools import Tool
-from mustcall.core.unroll import unroll, unroll_part
 from mustcall.policy.reply.gate import Gate, Released
 from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanFindings, ScanTargets
 from support.values import replied

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from mustcall.core.events import Event, PartEnded, PartReasoningDelta, PartStarted, PartTextDelta, Started
 from mustcall.core.origin import Wire
 from mustcall.core.parts import OpaqueState, Part, Reasoning, Text, ToolCall
+from mustcall.core.streams.events import Event, PartEnded, PartReasoningDelta, PartStarted, PartTextDelta, Started
 from mustcall.core.tools import Tool
 from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanFindings, ScanTargets
 from support.values import replied

@@ -16,8 +16,8 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
 from mustcall.policy.facts.profile import Profile
 from mustcall.policy.history.names import NameMap
-from mustcall.wire.binding import Binding
 from mustcall.wire.codec import Target
+from mustcall.wire.crossing.binding import Binding
 from mustcall.wire.registry import codec_for
 
 _MISTRAL = Profile(id_pattern="[a-zA-Z0-9]{9}")

@@ -36,7 +36,7 @@ from mustcall.policy.history import reasoning_state
 from mustcall.policy.history.in_order import order_of
 from mustcall.policy.history.mended import mend_history
 from mustcall.policy.history.names import NameMap
-from mustcall.wire.conversations import Conversations
+from mustcall.wire.caching.conversations import Conversations
 from mustcall.wire.opening import open_body
 from mustcall.wire.registry import codec_for
 

@@ -5,10 +5,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.core.events import Event, PartEnded, PartStarted, PartTextDelta
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply
+from mustcall.core.streams.events import Event, PartEnded, PartStarted, PartTextDelta
 from mustcall.policy.scanning.echoes import Echoes
 from mustcall.policy.scanning.stops import StoppedScanner, StopSequences, enforced_stops, stopped
 from mustcall.wire.registry import codec_for

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from mustcall.core.errors import ToolError
 from mustcall.policy.words.numerals import Token, tokens_of
 from mustcall.policy.words.sums import sums_in
-from mustcall.toolkit.arithmetic import compute
-from mustcall.toolkit.numbers import show_number
+from mustcall.toolkit.builtin.arithmetic import compute
+from mustcall.toolkit.builtin.numbers import show_number
 
 
 @pytest.mark.parametrize(

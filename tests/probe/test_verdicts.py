@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.evals.statistics import wilson
+from mustcall.evals.report.statistics import wilson
 from mustcall.probe.values import CellFinding, CellVerdict, Outcome, Owner
 from mustcall.probe.verdicts import FLOOR, THRESHOLD, count, is_settled, settle_owner, settle_verdict
 

@@ -9,7 +9,7 @@ import pytest
 
 from mustcall.core.errors import ContentsNotKept, InvalidRequest
 from mustcall.core.origin import Wire
-from mustcall.evals.rows import Arm
+from mustcall.evals.asking.rows import Arm
 from mustcall.ledger import AttemptTrace, TurnTrace
 from mustcall.replay import (
     RecordedRequest,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from mustcall.core.events import PartEnded, PartStarted, PartTextDelta
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
 from mustcall.core.reply import FinishReason, Reply
+from mustcall.core.streams.events import PartEnded, PartStarted, PartTextDelta
 from mustcall.core.tools import Tool as CoreTool
 from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanTargets

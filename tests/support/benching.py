@@ -1,6 +1,6 @@
 """Made-up runs of the benchmark, for tests of what is computed and shown from them."""
 
-from mustcall.bench.results import (
+from mustcall.bench.report.results import (
     BenchConditions,
     BenchResults,
     BenchSample,

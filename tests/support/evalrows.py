@@ -4,13 +4,13 @@ import json
 from typing import Any
 
 from mustcall.core.origin import Wire
+from mustcall.evals.asking.client_requests import Sampling
+from mustcall.evals.asking.journal import RunFacts
+from mustcall.evals.asking.rows import Arm, EvalRow, Form, MadeCall, ReplyError
 from mustcall.evals.builtin import BuiltinSuite
-from mustcall.evals.client_requests import Sampling
-from mustcall.evals.journal import RunFacts
 from mustcall.evals.prompts import EvalPrompt
 from mustcall.evals.questions import AskedCall
-from mustcall.evals.rows import Arm, EvalRow, Form, MadeCall, ReplyError
-from mustcall.evals.summary import EvalSummary, summarise
+from mustcall.evals.report.summary import EvalSummary, summarise
 from support.evaluating import PROMPTS, right_arguments, right_call
 
 __all__ = ["LIST", "OSLO", "facts", "failed", "fenced", "row", "small_summary"]

@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 from mustcall.core.origin import Wire
-from mustcall.evals.client_requests import Sampling
+from mustcall.evals.asking.client_requests import Sampling
+from mustcall.evals.asking.rows import Ending, MadeCall, ReplyError
 from mustcall.evals.prompts import (
     EvalPrompt,
     Expected,
@@ -17,8 +18,7 @@ from mustcall.evals.prompts import (
     load_prompts,
 )
 from mustcall.evals.questions import AskedCall
-from mustcall.evals.results import EvalConditions, EvalResults, Pair, Trial
-from mustcall.evals.rows import Ending, MadeCall, ReplyError
+from mustcall.evals.report.results import EvalConditions, EvalResults, Pair, Trial
 from mustcall.evals.scoring import Score, score
 
 SAMPLING = Sampling(max_tokens=200)

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from mustcall.core.assembler import Assembler
 from mustcall.core.errors import (
     MustcallError,
 )
-from mustcall.core.events import Event
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
 from mustcall.core.reply import Reply
+from mustcall.core.streams.assembler import Assembler
+from mustcall.core.streams.events import Event
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
 from mustcall.engine.records import TurnProgress
 from mustcall.engine.turns import Turns

@@ -3,8 +3,8 @@
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
-from mustcall.engine.delivery import Delivery
-from mustcall.engine.stream_relay import StreamRelay
+from mustcall.engine.replies.delivery import Delivery
+from mustcall.engine.replies.stream_relay import StreamRelay
 from mustcall.policy.reply.gate import Gate
 from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanTargets
 from mustcall.wire.codec import Provenance, ReplyStamp

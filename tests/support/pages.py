@@ -5,7 +5,7 @@ import ssl
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from mustcall.toolkit.fetch import FetchedSoFar, Fetcher, FetchLimits, Resolve
+from mustcall.toolkit.builtin.fetch import FetchedSoFar, Fetcher, FetchLimits, Resolve
 
 __all__ = ["Site", "fetcher", "page", "serving", "to_loopback"]
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core.errors import ToolError
-from mustcall.toolkit.arithmetic import LONGEST, compute
-from mustcall.toolkit.numbers import Number, show_number
+from mustcall.toolkit.builtin.arithmetic import LONGEST, compute
+from mustcall.toolkit.builtin.numbers import Number, show_number
 
 
 @pytest.mark.parametrize(

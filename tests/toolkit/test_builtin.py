@@ -13,10 +13,10 @@ from mustcall.core.request import Request
 from mustcall.engine.tooling.definition import FunctionTool, ToolContext
 from mustcall.policy.schema.validation import problems_in
 from mustcall.policy.words.grounding import check_rules, find_rule
-from mustcall.toolkit.builtin import RULES, builtin_tools
+from mustcall.toolkit.builtin.offer import RULES, builtin_tools
+from mustcall.toolkit.builtin.roots import roots_at
+from mustcall.toolkit.builtin.search import Documents
 from mustcall.toolkit.reports import ChangeReports
-from mustcall.toolkit.roots import roots_at
-from mustcall.toolkit.search import Documents
 
 NOON = datetime(2026, 3, 29, 12, 0, 5, tzinfo=UTC)
 

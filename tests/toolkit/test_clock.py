@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mustcall.toolkit.clock import current_time
+from mustcall.toolkit.builtin.clock import current_time
 
 NOON = datetime(2026, 3, 29, 12, 0, 5, tzinfo=UTC)
 

@@ -17,8 +17,8 @@ from mustcall import Agent, Budget, CallStatus, ToolError, ToolRefused, Upstream
 from mustcall.core.errors import ConfigError
 from mustcall.engine.spending.accounts import MemoryMeter
 from mustcall.testing import Call, Say, ScriptedModel, ScriptedUpstream, Turn
-from mustcall.toolkit.fetch import FetchedSoFar, Fetcher, FetchLimits, fetch_tool, look_up
-from mustcall.upstream.dialling import Dialler
+from mustcall.toolkit.builtin.fetch import FetchedSoFar, Fetcher, FetchLimits, fetch_tool, look_up
+from mustcall.upstream.http1.dialling import Dialler
 from support.pages import fetcher, page, serving, to_loopback
 
 HERE = ("127.0.0.1/32",)
@@ -479,7 +479,7 @@ async def test_sessions_do_not_share_a_count() -> None:
 
 def test_sessions_long_unused_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """The counts of sessions do not pile up."""
-    monkeypatch.setattr("mustcall.toolkit.fetch._MOST_SESSIONS", 2)
+    monkeypatch.setattr("mustcall.toolkit.builtin.fetch._MOST_SESSIONS", 2)
     reader = fetcher("a.test")
     first, second = reader.fetched_by("a"), reader.fetched_by("b")
     assert reader.fetched_by("a") is first

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mustcall.core.errors import ToolError, ToolRefused
-from mustcall.toolkit.files import list_directory, plain, read_file
-from mustcall.toolkit.roots import Purpose, Roots, roots_at
+from mustcall.toolkit.builtin.files import list_directory, plain, read_file
+from mustcall.toolkit.builtin.roots import Purpose, Roots, roots_at
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.parts import ToolCall
 from mustcall.engine.tooling.definition import ToolContext
-from mustcall.toolkit.builtin import builtin_tools
-from mustcall.toolkit.clock import zone_in
+from mustcall.toolkit.builtin.clock import zone_in
+from mustcall.toolkit.builtin.offer import builtin_tools
+from mustcall.toolkit.builtin.roots import roots_at
 from mustcall.toolkit.holding import hold_arguments
 from mustcall.toolkit.reports import ChangeReports
-from mustcall.toolkit.roots import roots_at
 
 
 @pytest.mark.parametrize(

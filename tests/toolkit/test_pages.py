@@ -2,7 +2,7 @@
 
 import pytest
 
-from mustcall.toolkit.pages import is_text, page_text
+from mustcall.toolkit.builtin.pages import is_text, page_text
 
 
 @pytest.mark.parametrize(

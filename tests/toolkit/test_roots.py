@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mustcall.core.errors import ConfigError, ToolError
-from mustcall.toolkit.roots import Purpose, Roots, default_roots, roots_at
+from mustcall.toolkit.builtin.roots import Purpose, Roots, default_roots, roots_at
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mustcall.core.errors import ToolError
-from mustcall.toolkit.search import Documents
+from mustcall.toolkit.builtin.search import Documents
 
 
 @pytest.fixture

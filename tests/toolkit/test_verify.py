@@ -8,7 +8,7 @@ import pytest
 from mustcall import Agent, CallStatus, ToolError, Upstream
 from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Answer, Call, Fail, Refuse, Say, ScriptedUpstream, Turn
-from mustcall.toolkit.verify import Finding, FoundVerdict, Verifier, verify_tool
+from mustcall.toolkit.builtin.verify import Finding, FoundVerdict, Verifier, verify_tool
 from support.agents import wrapped
 
 EVIDENCE = "The tower was built in 1889.\nIt is 330\u00a0metres  high, “with the tip”."

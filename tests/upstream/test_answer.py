@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.upstream.answer import HEAD_LIMIT, AnswerPhase, AnswerReader, Garbled, Hangup
+from mustcall.upstream.http1.answer import HEAD_LIMIT, AnswerPhase, AnswerReader, Garbled, Hangup
 
 
 class Read(NamedTuple):

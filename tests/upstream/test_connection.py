@@ -7,11 +7,11 @@ import pytest
 
 from mustcall.core.errors import UpstreamUnavailable
 from mustcall.core.limits import DEFAULTS
-from mustcall.upstream.answer import AnswerPhase, Garbled, Hangup
-from mustcall.upstream.connection import HIGH_WATER, Connection
-from mustcall.upstream.dialling import DialTarget
 from mustcall.upstream.http import HttpReply
-from mustcall.upstream.pool import PooledOrigin
+from mustcall.upstream.http1.answer import AnswerPhase, Garbled, Hangup
+from mustcall.upstream.http1.connection import HIGH_WATER, Connection
+from mustcall.upstream.http1.dialling import DialTarget
+from mustcall.upstream.http1.pool import PooledOrigin
 from support.instant import now, run
 from support.loopback import call_to
 

@@ -6,10 +6,10 @@ from contextlib import aclosing, suppress
 import pytest
 
 from mustcall.core.errors import UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
-from mustcall.upstream import connection as connection_module
-from mustcall.upstream import pool
-from mustcall.upstream.connection import HIGH_WATER
 from mustcall.upstream.http import HttpReply, HttpTransport
+from mustcall.upstream.http1 import connection as connection_module
+from mustcall.upstream.http1 import pool
+from mustcall.upstream.http1.connection import HIGH_WATER
 from mustcall.upstream.seam import UpstreamCall
 from support.loopback import IMPATIENT, OK, PATIENT, call_to, failure_of, listening, read_all, within_reason
 from support.serving import Served, Serving, serving

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mustcall.core.errors import UpstreamTimeout, UpstreamUnavailable
-from mustcall.upstream import dialling
-from mustcall.upstream.dialling import Resolver, interleaved
 from mustcall.upstream.http import HttpTransport
+from mustcall.upstream.http1 import dialling
+from mustcall.upstream.http1.dialling import Resolver, interleaved
 from mustcall.upstream.seam import Timeouts
 from support.loopback import OK, call_to, failure_of, full_backlog, listening, read_all
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from mustcall.upstream.idle import IdleTimer
+from mustcall.upstream.http1.idle import IdleTimer
 from support.instant import now, run
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from mustcall.core.errors import UpstreamGarbage
 from mustcall.upstream.http import HttpTransport
-from mustcall.upstream.inflating import inflated
+from mustcall.upstream.http1.inflating import inflated
 from support.loopback import call_to, failure_of, listening, read_all, stream_all
 
 TEXT = b"data: word\n\n" * 500

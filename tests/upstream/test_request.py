@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.upstream.request import RequestTarget, UnusableUrl, Unwritable, read_url, write_head
+from mustcall.upstream.http1.request import RequestTarget, UnusableUrl, Unwritable, read_url, write_head
 from mustcall.upstream.seam import UpstreamCall
 
 TO = read_url("http://upstream:8000/v1/chat?x=1")

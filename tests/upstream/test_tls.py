@@ -7,8 +7,8 @@ import ssl
 import pytest
 
 from mustcall.core.errors import UpstreamTimeout, UpstreamUnavailable
-from mustcall.upstream.dialling import Resolver
 from mustcall.upstream.http import HttpTransport
+from mustcall.upstream.http1.dialling import Resolver
 from mustcall.upstream.seam import Timeouts
 from support.loopback import OK, call_to, failure_of, listening, read_all, stream_all, within_reason
 from support.secure import CERTIFICATE, secure

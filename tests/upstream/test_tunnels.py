@@ -11,7 +11,7 @@ import pytest
 
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
 from mustcall.upstream.http import HttpTransport
-from mustcall.upstream.tunnel import ProxyHop, TunnelOpening
+from mustcall.upstream.http1.tunnel import ProxyHop, TunnelOpening
 from support.loopback import IMPATIENT, OK, call_to, failure_of, listening, read_all, stream_all, within_reason
 from support.secure import CERTIFICATE, secure
 

@@ -2,9 +2,13 @@
 
 import pytest
 
-from mustcall.core.assembler import Assembler
 from mustcall.core.errors import UpstreamGarbage
-from mustcall.core.events import (
+from mustcall.core.origin import Origin, Wire
+from mustcall.core.parts import CallKind, Part, Text, ToolCall
+from mustcall.core.reply import FinishReason, Reply
+from mustcall.core.request import Request
+from mustcall.core.streams.assembler import Assembler
+from mustcall.core.streams.events import (
     ArgumentsDelta,
     Ended,
     Event,
@@ -14,14 +18,10 @@ from mustcall.core.events import (
     PartTextDelta,
     Started,
 )
-from mustcall.core.origin import Origin, Wire
-from mustcall.core.parts import CallKind, Part, Text, ToolCall
-from mustcall.core.reply import FinishReason, Reply
-from mustcall.core.request import Request
+from mustcall.core.streams.unroll import unroll
 from mustcall.core.tools import Tool
-from mustcall.core.unroll import unroll
-from mustcall.wire.binding import Binding, StreamBinding
-from mustcall.wire.naming import flat_name
+from mustcall.wire.crossing.binding import Binding, StreamBinding
+from mustcall.wire.crossing.naming import flat_name
 
 _TOOLS = (
     Tool(name="plain"),

@@ -23,9 +23,9 @@ from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Profile
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.scanning.echoes import echoes_in
+from mustcall.wire.caching.conversations import Conversations, Tenant
+from mustcall.wire.caching.encode_cache import write_body
 from mustcall.wire.codec import Target
-from mustcall.wire.conversations import Conversations, Tenant
-from mustcall.wire.encode_cache import write_body
 from mustcall.wire.opening import Opened, doubled_field, open_body
 from mustcall.wire.registry import codec_for
 from support.covering import pairwise

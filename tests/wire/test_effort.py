@@ -2,7 +2,7 @@
 
 import pytest
 
-from mustcall.wire.effort import EFFORT_BUDGETS, budget_for_effort, effort_for_budget
+from mustcall.wire.crossing.effort import EFFORT_BUDGETS, budget_for_effort, effort_for_budget
 
 
 @pytest.mark.parametrize(

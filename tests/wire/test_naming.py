@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.wire.naming import flat_name, legal_id
+from mustcall.wire.crossing.naming import flat_name, legal_id
 
 _LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 

@@ -11,7 +11,7 @@ from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import CallKind, ToolCall, ToolReference, ToolResult
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
-from mustcall.wire.offer import ToolOffer, custom_arguments, custom_input, offer_for
+from mustcall.wire.crossing.offer import ToolOffer, custom_arguments, custom_input, offer_for
 
 _FUNCTION = Tool(name="f", parameters={"type": "object"}, origin=Origin(Wire.RESPONSES))
 _CUSTOM = Tool(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from mustcall.core.errors import InvalidRequest
 from mustcall.core.origin import Wire
-from mustcall.wire import decode_cache
-from mustcall.wire.conversations import Conversations
+from mustcall.wire.caching import decode_cache
+from mustcall.wire.caching.conversations import Conversations
 from mustcall.wire.opening import open_body
 from mustcall.wire.registry import codec_for
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mustcall.core.origin import Wire
 from mustcall.core.parts import OpaqueState
-from mustcall.wire.sealing import SEAL_PREFIX, open_state, seal, unseal
+from mustcall.wire.crossing.sealing import SEAL_PREFIX, open_state, seal, unseal
 
 _json: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

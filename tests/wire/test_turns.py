@@ -5,7 +5,7 @@ import pytest
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Audio, File, Image, Text, ToolReference, ToolResult, Unknown
-from mustcall.wire.turns import result_text, turns
+from mustcall.wire.crossing.turns import result_text, turns
 
 _IMAGE = Image(data="AAAA", media_type="image/png")
 

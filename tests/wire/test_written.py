@@ -10,9 +10,9 @@ from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool
+from mustcall.wire.caching.encode_cache import write_body
 from mustcall.wire.codec import Target
-from mustcall.wire.encode_cache import write_body
-from mustcall.wire.offer import offer_for
+from mustcall.wire.crossing.offer import offer_for
 from mustcall.wire.registry import codec_for
 
 TOOLS = (

@@ -15,9 +15,9 @@ from mustcall.core.errors import MustcallError
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
+from mustcall.wire.caching.conversations import Conversations, Tenant
+from mustcall.wire.caching.encode_cache import OfSettings, WrittenTurns
 from mustcall.wire.codec import Target
-from mustcall.wire.conversations import Conversations, Tenant
-from mustcall.wire.encode_cache import OfSettings, WrittenTurns
 from mustcall.wire.opening import open_body
 from mustcall.wire.registry import codec_for
 

@@ -15,12 +15,12 @@ from mustcall.core.message import Message, Role
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
 from mustcall.core.request import Request
+from mustcall.wire.caching.conversations import Conversations, Tenant
+from mustcall.wire.caching.encode_cache import write_body
+from mustcall.wire.caching.written_history import Pieces, WrittenHistory, splice
 from mustcall.wire.codec import Target
-from mustcall.wire.conversations import Conversations, Tenant
-from mustcall.wire.encode_cache import write_body
 from mustcall.wire.opening import open_body
 from mustcall.wire.registry import codec_for
-from mustcall.wire.written_history import Pieces, WrittenHistory, splice
 
 Json = dict[str, Any]
 

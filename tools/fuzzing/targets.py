@@ -18,15 +18,15 @@ import msgspec
 
 from fuzzing.front import feed_front
 from mustcall.core.adaptation import AdaptationLog
-from mustcall.core.assembler import Assembler
 from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
+from mustcall.core.streams.assembler import Assembler
 from mustcall.core.tools import Tool
 from mustcall.dialects.collect import parse
 from mustcall.gateway.config.settings import load_settings
 from mustcall.ledger.ledger import Ledger
-from mustcall.ledger.migrations import TABLES as LEDGER_TABLES
 from mustcall.ledger.opening import open_ledger
+from mustcall.ledger.stores.migrations import TABLES as LEDGER_TABLES
 from mustcall.policy.facts.profile import SchemaTarget
 from mustcall.policy.schema.arguments import check_arguments
 from mustcall.policy.schema.tool_schemas import compile_schema

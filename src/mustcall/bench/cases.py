@@ -15,7 +15,7 @@ from mustcall.bench.check import Expected, WrongAnswer, fetch
 from mustcall.bench.exchanges import Wire
 from mustcall.bench.load import NUMBERED, LoadOrder, Report, Talk
 from mustcall.bench.processes import Fleet, Server
-from mustcall.bench.results import BenchSample, Kind, Measured, Workload
+from mustcall.bench.report.results import BenchSample, Kind, Measured, Workload
 from mustcall.bench.system import family
 from mustcall.bench.workloads import BenchPlan
 

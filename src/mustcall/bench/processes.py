@@ -19,7 +19,7 @@ import msgspec
 from mustcall.bench.bodies import Wire
 from mustcall.bench.check import WrongAnswer
 from mustcall.bench.load import LoadOrder, Report, cpu_seconds
-from mustcall.bench.results import TimeTaken
+from mustcall.bench.report.results import TimeTaken
 from mustcall.bench.system import family, resident_mb
 
 __all__ = ["Fleet", "Server", "Variant", "serve_knows"]

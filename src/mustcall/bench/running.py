@@ -14,7 +14,7 @@ from mustcall.bench.bodies import Wire
 from mustcall.bench.cases import Contender, measure
 from mustcall.bench.peers import Peer, find_peer
 from mustcall.bench.processes import Fleet, Server, Variant, serve_knows
-from mustcall.bench.results import BenchConditions, BenchResults, ServerFigures
+from mustcall.bench.report.results import BenchConditions, BenchResults, ServerFigures
 from mustcall.bench.sections import hold_streams, measure_arguments, measure_start, watch_memory
 from mustcall.bench.system import check_system
 from mustcall.bench.workloads import ALL_PAIRS, PAIRS, BenchPlan

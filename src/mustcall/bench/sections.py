@@ -16,7 +16,7 @@ from mustcall.bench.cases import Contender, headers_of, order_for
 from mustcall.bench.check import WrongAnswer, ask, fetch, streamed_call
 from mustcall.bench.load import family_seconds
 from mustcall.bench.processes import Fleet, Server
-from mustcall.bench.results import Leak, LongArgument, StartFigures, Streams, Workload
+from mustcall.bench.report.results import Leak, LongArgument, StartFigures, Streams, Workload
 from mustcall.bench.system import family
 from mustcall.bench.workloads import WORKLOADS
 

@@ -4,7 +4,7 @@ import msgspec
 
 from mustcall.bench.bodies import DELTAS, WIRES
 from mustcall.bench.exchanges import Wire
-from mustcall.bench.results import Workload
+from mustcall.bench.report.results import Workload
 from mustcall.bench.sessions import Growth
 
 __all__ = ["ALL_PAIRS", "PAIRS", "WORKLOADS", "BenchPlan"]

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from mustcall.dialects.reader import Parse
+from mustcall.dialects.reading.reader import Parse
+from mustcall.dialects.reading.span import Span
 from mustcall.dialects.reasoning import Anchor
-from mustcall.dialects.span import Span
 
 __all__ = ["A_NAME", "TOOL", "Anchor", "Dialect", "Opener", "Parser", "Renderer", "Standing", "WrittenCall"]
 

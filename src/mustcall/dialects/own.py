@@ -11,11 +11,11 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.dialects.dialect import A_NAME, Dialect, Opener, Parser, Renderer, Standing, WrittenCall
-from mustcall.dialects.envelope import dump, read_array, read_envelopes
 from mustcall.dialects.families.python_calls import any_in, write_python_call
 from mustcall.dialects.families.xml_params import invoke_tags, read_calls, write_invoke
-from mustcall.dialects.reader import Parse, ahead
-from mustcall.dialects.span import Span
+from mustcall.dialects.reading.envelope import dump, read_array, read_envelopes
+from mustcall.dialects.reading.reader import Parse, ahead
+from mustcall.dialects.reading.span import Span
 
 __all__ = ["Body", "DialectSettings", "make_dialect"]
 

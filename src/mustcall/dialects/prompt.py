@@ -14,8 +14,8 @@ from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
 from mustcall.dialects.catalogue import find_dialect
 from mustcall.dialects.dialect import Dialect, WrittenCall
-from mustcall.dialects.envelope import dump
-from mustcall.dialects.schema import resolve
+from mustcall.dialects.reading.envelope import dump
+from mustcall.dialects.reading.schema import resolve
 
 __all__ = ["Prompt", "SystemText"]
 

@@ -11,15 +11,15 @@ from typing import Literal
 
 from mustcall.core.memo import Remembered
 from mustcall.core.tools import Tool
-from mustcall.dialects.anchored import mentions_called
 from mustcall.dialects.catalogue import select, version
 from mustcall.dialects.dialect import Dialect
-from mustcall.dialects.grammar import Grammar, compile_grammar
 from mustcall.dialects.names import Offered
+from mustcall.dialects.reading.span import Indices
 from mustcall.dialects.reasoning import OPENED
-from mustcall.dialects.scan import Scan
-from mustcall.dialects.scan_state import Alone, Sections
-from mustcall.dialects.span import Indices
+from mustcall.dialects.scanning.anchored import mentions_called
+from mustcall.dialects.scanning.grammar import Grammar, compile_grammar
+from mustcall.dialects.scanning.machine import Scan
+from mustcall.dialects.scanning.state import Alone, Sections
 
 __all__ = ["Scanner", "is_plain"]
 

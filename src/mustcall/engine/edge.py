@@ -9,13 +9,13 @@ import msgspec
 
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
 from mustcall.core.reply import Reply
-from mustcall.engine.delivery import Delivery
+from mustcall.engine.attempts.refusals import UpstreamRefused
 from mustcall.engine.exchange import StreamedReply, WholeReply, no_more
 from mustcall.engine.off_loop import heavily
 from mustcall.engine.records import TurnProgress
-from mustcall.engine.refusals import UpstreamRefused
+from mustcall.engine.replies.delivery import Delivery
 from mustcall.engine.turn import EngineTurn
-from mustcall.wire.encode_cache import write_body
+from mustcall.wire.caching.encode_cache import write_body
 from mustcall.wire.registry import codec_for
 
 __all__ = ["Edge"]

@@ -12,7 +12,6 @@ from contextlib import aclosing, suppress
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
-from mustcall.core.assembler import Assembler
 from mustcall.core.errors import (
     ErrorInfo,
     MustcallError,
@@ -21,16 +20,17 @@ from mustcall.core.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mustcall.core.events import Ended, Event, Failed
 from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
-from mustcall.core.unroll import unroll
+from mustcall.core.streams.assembler import Assembler
+from mustcall.core.streams.events import Ended, Event, Failed
+from mustcall.core.streams.unroll import unroll
 from mustcall.engine.records import TurnRecord
 from mustcall.telemetry.context import TraceContext
 from mustcall.upstream.endpoint import Endpoint, request_headers
-from mustcall.upstream.idle import IdleTimer
+from mustcall.upstream.http1.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
 from mustcall.wire.codec import Provenance, ReplyStamp

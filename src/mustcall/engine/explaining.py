@@ -16,7 +16,7 @@ from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode
 from mustcall.core.verdict import Verdict
-from mustcall.engine.letting import keeps_reply
+from mustcall.engine.replies.letting import keeps_reply
 from mustcall.engine.turns import OperatorSettings, set_course
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Profile, Protocol
@@ -29,9 +29,9 @@ from mustcall.policy.turn.state import TurnState
 from mustcall.profiles import Fact, resolve
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.wire.codec import Target
-from mustcall.wire.offer import offer_for
+from mustcall.wire.crossing.offer import offer_for
+from mustcall.wire.crossing.sealing import holds_seal
 from mustcall.wire.registry import codec_for
-from mustcall.wire.sealing import holds_seal
 
 __all__ = ["Explanation", "RungBody", "explain", "guess_wire"]
 

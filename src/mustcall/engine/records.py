@@ -13,7 +13,7 @@ from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Text
 from mustcall.core.reply import Reply, Usage
 from mustcall.core.verdict import GONE, TOOL_PROBE, OutcomeKind, Verdict
-from mustcall.engine.delivery import Delivery
+from mustcall.engine.replies.delivery import Delivery
 from mustcall.policy.limits.budget import Charge, CostCap, charge_for
 from mustcall.policy.reply.judge import Judgement
 from mustcall.policy.request.plan import Rung

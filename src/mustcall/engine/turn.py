@@ -10,19 +10,19 @@ from contextlib import aclosing
 
 from mustcall.core.errors import MustcallError, UpstreamRejected, UpstreamUnavailable
 from mustcall.core.reply import Reply
-from mustcall.engine.attempt import Attempt
-from mustcall.engine.echoing import Echoing
-from mustcall.engine.judging import Judging
+from mustcall.engine.attempts.attempt import Attempt
+from mustcall.engine.attempts.echoing import Echoing
+from mustcall.engine.attempts.judging import Judging
+from mustcall.engine.attempts.refusals import UpstreamRefused, pass_probe, take_refusal
+from mustcall.engine.attempts.sending import Sending
+from mustcall.engine.attempts.teaching import Teaching
 from mustcall.engine.off_loop import heavily
-from mustcall.engine.outlets import WHOLE, Outlet, P
-from mustcall.engine.refusals import UpstreamRefused, pass_probe, take_refusal
-from mustcall.engine.sending import Sending
-from mustcall.engine.stream_relay import StreamRelay
-from mustcall.engine.teaching import Teaching
+from mustcall.engine.replies.outlets import WHOLE, Outlet, P
+from mustcall.engine.replies.stream_relay import StreamRelay
 from mustcall.engine.turn_context import TurnContext
 from mustcall.policy.scanning.reply_scanner import ScanFindings
 from mustcall.upstream.bounds import PIECE
-from mustcall.upstream.idle import IdleTimer
+from mustcall.upstream.http1.idle import IdleTimer
 from mustcall.wire.regularity import respelled
 
 __all__ = ["EngineTurn"]

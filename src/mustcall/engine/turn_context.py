@@ -11,8 +11,8 @@ from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.engine.exchange import Inbound
-from mustcall.engine.issuing import IssuedStates
 from mustcall.engine.records import TurnProgress, TurnRecord
+from mustcall.engine.replies.issuing import IssuedStates
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.turn.state import TurnState
@@ -21,8 +21,8 @@ from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
-from mustcall.wire.binding import Binding
 from mustcall.wire.codec import Codec, Provenance
+from mustcall.wire.crossing.binding import Binding
 
 __all__ = ["CallTally", "TurnContext", "TurnServices"]
 

@@ -15,10 +15,10 @@ from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.core.request import Request
 from mustcall.engine.edge import Edge
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
-from mustcall.engine.issuing import IssuedStates
-from mustcall.engine.letting import keeps_reply
 from mustcall.engine.off_loop import LARGE, Aside, heavily, here
 from mustcall.engine.records import TurnProgress, TurnRecord
+from mustcall.engine.replies.issuing import IssuedStates
+from mustcall.engine.replies.letting import keeps_reply
 from mustcall.engine.spending.budget_account import Budget, BudgetAccount, Metering
 from mustcall.engine.spending.metered import Metered
 from mustcall.engine.turn import EngineTurn
@@ -40,10 +40,10 @@ from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.endpoint import Endpoint, caller_key
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
-from mustcall.wire.binding import Binding
+from mustcall.wire.crossing.binding import Binding
+from mustcall.wire.crossing.sealing import holds_seal
 from mustcall.wire.opening import Opened
 from mustcall.wire.registry import codec_for
-from mustcall.wire.sealing import holds_seal
 
 __all__ = ["OperatorSettings", "Turns", "set_course"]
 

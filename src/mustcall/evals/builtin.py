@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Sequence
 
 from mustcall.core.errors import ConfigError
+from mustcall.evals.asking.rows import MadeCall
 from mustcall.evals.prompts import EvalPrompt, as_question, describe_wanted, load_prompts, prompts_text
 from mustcall.evals.questions import AskedCall, Question
-from mustcall.evals.rows import MadeCall
 from mustcall.evals.scoring import score
 from mustcall.evals.suites import Grade
 

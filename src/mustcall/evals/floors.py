@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mustcall.core.errors import ConfigError
-from mustcall.evals.summary import ALL, Column, EvalSummary
+from mustcall.evals.report.summary import ALL, Column, EvalSummary
 
 __all__ = ["LeastShare", "check_floors", "missed_floors", "read_floor"]
 

@@ -8,7 +8,7 @@ import re
 from typing import Any, cast
 
 from mustcall.core.origin import JsonObject
-from mustcall.evals.rows import MadeCall
+from mustcall.evals.asking.rows import MadeCall
 
 __all__ = ["read_plainly"]
 

@@ -13,8 +13,8 @@ import msgspec
 
 from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
+from mustcall.evals.asking.rows import MadeCall
 from mustcall.evals.prompts import EvalPrompt, Expected, Items, OneOf, Same, SameText, Words
-from mustcall.evals.rows import MadeCall
 from mustcall.policy.schema.validation import Unreadable, fits, read_json, validator_for
 
 __all__ = ["Score", "matches", "read_arguments", "score"]

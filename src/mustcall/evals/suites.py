@@ -12,8 +12,8 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.tools import Tool
+from mustcall.evals.asking.rows import MadeCall
 from mustcall.evals.questions import AskedCall, Question
-from mustcall.evals.rows import MadeCall
 from mustcall.evals.scoring import read_arguments
 
 __all__ = ["Grade", "Suite", "are_valid", "check_sets", "choose_questions", "pick_questions", "read_ids"]

@@ -41,14 +41,14 @@ from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers
 from mustcall.upstream.listing import ask_models
 from mustcall.upstream.retry import Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall
-from mustcall.wire.caches import Caches
+from mustcall.wire.caching.caches import Caches
+from mustcall.wire.caching.conversations import Conversations, Tenant
 from mustcall.wire.codec import Peek
-from mustcall.wire.conversations import Conversations, Tenant
+from mustcall.wire.crossing.sealing import holds_seal
 from mustcall.wire.messages import decode_count, encode_count, estimate_tokens
 from mustcall.wire.opening import Fields, doubled_field, glimpse, open_body
 from mustcall.wire.outline import is_error_body, rename_model
 from mustcall.wire.registry import codec_for
-from mustcall.wire.sealing import holds_seal
 
 __all__ = ["Service"]
 

@@ -8,9 +8,9 @@ sums of fractions drift. What a cap means is `policy.limits.budget`'s.
 from typing import Any
 
 from mustcall.core.errors import LedgerUnavailable
-from mustcall.ledger import statements as sql
-from mustcall.ledger.migrations import TABLES
-from mustcall.ledger.program import LedgerStatement, Program, Row, ask
+from mustcall.ledger.stores import statements as sql
+from mustcall.ledger.stores.migrations import TABLES
+from mustcall.ledger.stores.program import LedgerStatement, Program, Row, ask
 from mustcall.policy.limits.budget import Caps, Charge, ChargeKey, Spending, Trip, check
 
 __all__ = ["CapReached", "get_spending", "list_spending", "release", "reserve", "settle", "visit", "write_off"]

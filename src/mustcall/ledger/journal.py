@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from mustcall.core.errors import AlreadyRecorded, FenceLost
-from mustcall.ledger import statements as sql
-from mustcall.ledger.migrations import TABLES
-from mustcall.ledger.program import LedgerStatement, Program, Row, ask
 from mustcall.ledger.redacting import keep
+from mustcall.ledger.stores import statements as sql
+from mustcall.ledger.stores.migrations import TABLES
+from mustcall.ledger.stores.program import LedgerStatement, Program, Row, ask
 from mustcall.ledger.values import Claim, ContentsKept, JournalEvent, NewEvent, RunEnd, RunStatus, StoredRun
 
 __all__ = [

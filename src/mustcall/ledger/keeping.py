@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from mustcall.core.errors import InvalidRequest
-from mustcall.ledger import statements as sql
-from mustcall.ledger.migrations import TABLES
-from mustcall.ledger.program import AskMany, LedgerStatement, Program, ask
 from mustcall.ledger.redacting import keep
+from mustcall.ledger.stores import statements as sql
+from mustcall.ledger.stores.migrations import TABLES
+from mustcall.ledger.stores.program import AskMany, LedgerStatement, Program, ask
 from mustcall.ledger.values import ContentsKept, Pruned
 
 __all__ = [

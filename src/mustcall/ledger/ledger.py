@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from mustcall.ledger import accounts, journal, keeping, responses, shared, traces
 from mustcall.ledger.encrypting import PLAIN, Cipher
-from mustcall.ledger.migrations import MIGRATIONS, TABLES
-from mustcall.ledger.store import LedgerStore
+from mustcall.ledger.stores.migrations import MIGRATIONS, TABLES
+from mustcall.ledger.stores.store import LedgerStore
 from mustcall.ledger.values import (
     BreakerRow,
     Claim,

@@ -7,8 +7,8 @@ from pathlib import Path
 from mustcall.core.errors import ConfigError
 from mustcall.ledger.encrypting import read_cipher
 from mustcall.ledger.ledger import LIMIT, Ledger
-from mustcall.ledger.postgres import PostgresStore
-from mustcall.ledger.sqlite import SqliteStore
+from mustcall.ledger.stores.postgres import PostgresStore
+from mustcall.ledger.stores.sqlite import SqliteStore
 from mustcall.ledger.values import ContentsKept
 
 __all__ = ["OFF", "default_contents", "default_place", "open_ledger", "read_contents", "shown_place"]

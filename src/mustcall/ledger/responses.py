@@ -7,9 +7,9 @@ conversation is left out by the walk. A tenant sees its own responses only.
 from collections.abc import Sequence
 
 from mustcall.core.errors import AlreadyRecorded
-from mustcall.ledger import statements as sql
 from mustcall.ledger.encrypting import PLAIN, Cipher
-from mustcall.ledger.program import LedgerStatement, Program, Row, ask
+from mustcall.ledger.stores import statements as sql
+from mustcall.ledger.stores.program import LedgerStatement, Program, Row, ask
 from mustcall.ledger.values import StoredResponse
 
 __all__ = ["are_held", "chain_of", "delete_response", "find_items", "get_response", "hold", "put_response"]

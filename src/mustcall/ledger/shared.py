@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mustcall.ledger import statements as sql
-from mustcall.ledger.migrations import TABLES
-from mustcall.ledger.program import LedgerStatement, Program, Row, ask
+from mustcall.ledger.stores import statements as sql
+from mustcall.ledger.stores.migrations import TABLES
+from mustcall.ledger.stores.program import LedgerStatement, Program, Row, ask
 from mustcall.ledger.values import BreakerRow, FactRow, MeasuredRow, TallyRow
 
 __all__ = [

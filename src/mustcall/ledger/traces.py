@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from mustcall.core.adaptation import REPAIRS, AdaptationKind
-from mustcall.ledger import statements as sql
-from mustcall.ledger.migrations import TABLES
-from mustcall.ledger.program import AskRows, LedgerStatement, Program, Row
 from mustcall.ledger.redacting import keep
+from mustcall.ledger.stores import statements as sql
+from mustcall.ledger.stores.migrations import TABLES
+from mustcall.ledger.stores.program import AskRows, LedgerStatement, Program, Row
 from mustcall.ledger.values import AttemptTrace, ContentsKept, TurnFilter, TurnGroup, TurnSums, TurnTrace
 
 __all__ = ["count_changes", "get_turn", "is_mended", "list_turns", "put_turns", "sum_turns"]

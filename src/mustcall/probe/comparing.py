@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mustcall.core.errors import ConfigError
-from mustcall.evals.statistics import mcnemar
+from mustcall.evals.report.statistics import mcnemar
 from mustcall.probe.results import CellResult, ProbeResult
 from mustcall.probe.values import CellVerdict, Outcome
 

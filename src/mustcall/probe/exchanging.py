@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import msgspec
 
-from mustcall.core.assembler import Assembler
 from mustcall.core.errors import MustcallError, UpstreamRejected
-from mustcall.core.events import Ended, Failed
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.reply import Reply
+from mustcall.core.streams.assembler import Assembler
+from mustcall.core.streams.events import Ended, Failed
 from mustcall.engine.exchange import is_event_stream
 from mustcall.probe.planning import ISSUER
 from mustcall.probe.values import Seen, Send

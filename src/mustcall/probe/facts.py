@@ -6,7 +6,7 @@ A fact is only stated where enough tries say so. What a field means is said in `
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mustcall.evals.statistics import Share
+from mustcall.evals.report.statistics import Share
 from mustcall.policy.facts.profile import Forcing, Protocol, ReasoningPolicy
 from mustcall.probe.results import CellResult, ProbeResult
 from mustcall.probe.values import CellGroup, CellVerdict, Outcome, Owner

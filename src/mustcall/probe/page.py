@@ -7,9 +7,9 @@ from importlib import resources
 
 import msgspec
 
-from mustcall.evals.html import document, table
-from mustcall.evals.statistics import share_of
-from mustcall.evals.wording import interval, seconds
+from mustcall.evals.report.html import document, table
+from mustcall.evals.report.statistics import share_of
+from mustcall.evals.report.wording import interval, seconds
 from mustcall.probe.catalogue import CELLS
 from mustcall.probe.comparing import Drift
 from mustcall.probe.facts import facts_of

@@ -6,7 +6,7 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
-from mustcall.evals.statistics import Share, share_of
+from mustcall.evals.report.statistics import Share, share_of
 from mustcall.probe.values import CellGroup, CellVerdict, Level, Outcome, Owner
 from mustcall.probe.verdicts import count, settle_verdict
 

@@ -9,7 +9,7 @@ two in a row without anything else are enough.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from mustcall.evals.statistics import Share, share_of
+from mustcall.evals.report.statistics import Share, share_of
 from mustcall.probe.values import CellFinding, CellVerdict, Outcome, Owner
 
 __all__ = ["FLOOR", "REPEATED", "THRESHOLD", "count", "is_settled", "settle_owner", "settle_verdict"]

@@ -1,7 +1,7 @@
 """The words of every report: marks, meanings, counts, intervals, the headline. Pure."""
 
-from mustcall.evals.statistics import share_of
-from mustcall.evals.wording import interval
+from mustcall.evals.report.statistics import share_of
+from mustcall.evals.report.wording import interval
 from mustcall.probe.results import CellResult, ProbeResult, broken
 from mustcall.probe.values import CellVerdict, Owner
 

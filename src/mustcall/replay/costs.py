@@ -3,7 +3,7 @@
 import msgspec
 
 from mustcall.core.reply import Usage
-from mustcall.evals.rows import Arm
+from mustcall.evals.asking.rows import Arm
 from mustcall.policy.limits.budget import charge_for
 from mustcall.policy.reply.cut_prompt import estimate
 from mustcall.policy.request.refused_tools import calls_for

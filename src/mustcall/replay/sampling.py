@@ -19,10 +19,10 @@ from mustcall.core.request import Request
 from mustcall.core.verdict import OutcomeKind, Verdict
 from mustcall.engine.exchange import Inbound, WholeReply, is_event_stream
 from mustcall.engine.records import TurnProgress
-from mustcall.engine.restoring import restored
+from mustcall.engine.replies.restoring import restored
 from mustcall.engine.turns import OperatorSettings, Turns
-from mustcall.evals.reading import read_stream, read_whole, text_of
-from mustcall.evals.rows import Arm, MadeCall
+from mustcall.evals.asking.reading import read_stream, read_whole, text_of
+from mustcall.evals.asking.rows import Arm, MadeCall
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.history.names import UNCHANGED
 from mustcall.policy.limits.budget import charge_for
@@ -34,8 +34,8 @@ from mustcall.replay.recorded import RecordedRequest
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
-from mustcall.wire.binding import Binding
 from mustcall.wire.codec import Target
+from mustcall.wire.crossing.binding import Binding
 from mustcall.wire.outline import rename_model
 from mustcall.wire.registry import codec_for
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from mustcall.evals.rows import Arm
-from mustcall.evals.statistics import Share, share_of
+from mustcall.evals.asking.rows import Arm
+from mustcall.evals.report.statistics import Share, share_of
 from mustcall.replay.recorded import RecordedRequest
 from mustcall.replay.sampling import HEALTHY, ReplaySample
 

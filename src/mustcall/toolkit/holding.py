@@ -16,9 +16,9 @@ from mustcall.core.origin import JsonObject
 from mustcall.policy.words.relevance import words_of
 from mustcall.policy.words.signs import files_in
 from mustcall.policy.words.sums import sums_in
-from mustcall.toolkit.arithmetic import compute, readable
-from mustcall.toolkit.clock import zone_in
-from mustcall.toolkit.numbers import Number
+from mustcall.toolkit.builtin.arithmetic import compute, readable
+from mustcall.toolkit.builtin.clock import zone_in
+from mustcall.toolkit.builtin.numbers import Number
 
 __all__ = ["hold_arguments"]
 

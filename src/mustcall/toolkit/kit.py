@@ -17,11 +17,11 @@ from mustcall.core.errors import ConfigError
 from mustcall.engine.tooling.definition import FunctionTool
 from mustcall.engine.tooling.roster import open_roster
 from mustcall.policy.words.grounding import GroundingRule
-from mustcall.toolkit.builtin import RULES, VARIABLES, builtin_tools
+from mustcall.toolkit.builtin.offer import RULES, VARIABLES, builtin_tools
+from mustcall.toolkit.builtin.roots import Roots, default_roots, roots_at
+from mustcall.toolkit.builtin.search import Documents
 from mustcall.toolkit.mcp import McpServer
 from mustcall.toolkit.reports import ChangeReports
-from mustcall.toolkit.roots import Roots, default_roots, roots_at
-from mustcall.toolkit.search import Documents
 
 __all__ = ["Kit", "KitSettings"]
 

@@ -20,15 +20,15 @@ from mustcall.core.elements import UNCOUNTED
 from mustcall.core.errors import MustcallError, UpstreamUnavailable
 from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.upstream import failures
-from mustcall.upstream.answer import AnswerPhase, Garbled, Hangup
 from mustcall.upstream.bounds import PIECE, check_body, cut, in_turns, read_bounded, take_turns
-from mustcall.upstream.connection import Connection
-from mustcall.upstream.dialling import DialTarget
-from mustcall.upstream.inflating import inflated
-from mustcall.upstream.pool import Pool, PooledOrigin
-from mustcall.upstream.request import RequestTarget, UnusableUrl, Unwritable, read_url, write_head
+from mustcall.upstream.http1.answer import AnswerPhase, Garbled, Hangup
+from mustcall.upstream.http1.connection import Connection
+from mustcall.upstream.http1.dialling import DialTarget
+from mustcall.upstream.http1.inflating import inflated
+from mustcall.upstream.http1.pool import Pool, PooledOrigin
+from mustcall.upstream.http1.request import RequestTarget, UnusableUrl, Unwritable, read_url, write_head
+from mustcall.upstream.http1.tunnel import ProxyHop, ProxyRefused, ProxyUnreachable, read_proxy, through
 from mustcall.upstream.seam import UpstreamCall, UpstreamReply
-from mustcall.upstream.tunnel import ProxyHop, ProxyRefused, ProxyUnreachable, read_proxy, through
 
 __all__ = ["HttpTransport", "proxy_for"]
 

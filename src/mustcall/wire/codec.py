@@ -20,10 +20,10 @@ import msgspec
 
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import ErrorInfo
-from mustcall.core.events import Event, PartTextDelta
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
+from mustcall.core.streams.events import Event, PartTextDelta
 from mustcall.wire.sse import SseEvent
 
 __all__ = ["Codec", "Peek", "Provenance", "ReplyStamp", "StreamDecoder", "StreamEncoder", "Target"]
@@ -78,7 +78,7 @@ class ReplyStamp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamDecoder(Protocol):
-    """Server-sent events in, canonical events out, in the order `core.events` promises."""
+    """Server-sent events in, canonical events out, in the order `core.streams.events` promises."""
 
     def feed(self, event: SseEvent) -> list[Event]:
         """Take one event; after `Failed` or `Ended` nothing more comes out."""

@@ -5,7 +5,7 @@ again for a single word costs as much as reading it.
 
 Most of a body are its tools and its earlier messages, and an agent sends them every time. What came before is not
 looked through again: it is compared, which is fifty times as fast, and given as it was the first time. Tools are found
-by how they begin, messages by the bytes of the whole body up to them (`wire.conversations`).
+by how they begin, messages by the bytes of the whole body up to them (`wire.caching.conversations`).
 """
 
 import re
@@ -14,8 +14,8 @@ import msgspec
 
 from mustcall.core.memo import Bounded
 from mustcall.core.origin import Wire
+from mustcall.wire.caching.conversations import Known, Tenant
 from mustcall.wire.codec import Peek
-from mustcall.wire.conversations import Known, Tenant
 
 __all__ = ["LISTED", "Fields", "KnownTools", "Opened", "doubled_field", "glimpse", "open_body", "place_of"]
 

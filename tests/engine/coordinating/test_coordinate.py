@@ -19,7 +19,7 @@ from mustcall.engine.coordinating import (
 from mustcall.engine.tooling import SourcedTool
 from mustcall.policy.facts.wording import fill
 from mustcall.testing import Answer, Call, Say, Script, Turn
-from mustcall.toolkit.fetch import fetch_tool
+from mustcall.toolkit.builtin.fetch import fetch_tool
 from support.agents import get_weather, offer, results, said, user, wrapped
 from support.coordinating import AGREES, ASKED, FINAL, PROPOSAL, QUESTION, WORDS, body, models, statuses, weather, wires
 from support.pages import fetcher, page, serving

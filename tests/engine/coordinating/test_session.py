@@ -9,8 +9,8 @@ from mustcall.core.errors import QuorumMissed, RoleFailed
 from mustcall.engine.spending.accounts import MemoryMeter
 from mustcall.engine.spending.budget_account import CapMode, ModelPrice, Price, TurnCap
 from mustcall.testing import Answer, Call, Recorded, Say, ScriptedUpstream, Turn
-from mustcall.toolkit.fetch import fetch_tool
-from mustcall.toolkit.verify import Verifier, verify_tool
+from mustcall.toolkit.builtin.fetch import fetch_tool
+from mustcall.toolkit.builtin.verify import Verifier, verify_tool
 from support.agents import get_weather
 from support.pages import fetcher, page, serving
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from mustcall.evals.asking.rows import MadeCall
 from mustcall.evals.bfcl.checking import reply_problem
 from mustcall.evals.bfcl.entries import BenchmarkCase, BenchmarkFunction, Truth
 from mustcall.evals.questions import Said, Speaker
-from mustcall.evals.rows import MadeCall
 
 SCHEMA: dict[str, Any] = {
     "type": "dict",

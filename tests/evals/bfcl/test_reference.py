@@ -9,11 +9,11 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from mustcall.evals.asking.rows import MadeCall
 from mustcall.evals.bfcl.checking import Call, read_calls, reply_problem
 from mustcall.evals.bfcl.entries import SETS, WITHOUT_CALLS, BenchmarkCase
 from mustcall.evals.bfcl.offers import write_tool
 from mustcall.evals.plain import read_plainly
-from mustcall.evals.rows import MadeCall
 from mustcall.policy.schema.validation import validator_for
 from support.bfcl import Reference, perfect_calls, read_set
 from support.examples import PROFILE

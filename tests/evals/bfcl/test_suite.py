@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from mustcall.core.errors import ConfigError
+from mustcall.evals.asking.rows import MadeCall
 from mustcall.evals.bfcl.entries import SETS, WITHOUT_CALLS, read_entries
 from mustcall.evals.bfcl.suite import BfclSuite
 from mustcall.evals.questions import AskedCall
-from mustcall.evals.rows import MadeCall
 from mustcall.evals.suites import check_sets, choose_questions
 from support.bfcl import perfect_calls, read_set, readied_package
 

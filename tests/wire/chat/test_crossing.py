@@ -28,7 +28,7 @@ from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, Rea
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
 from mustcall.wire.chat import ChatCodec
 from mustcall.wire.codec import Target
-from mustcall.wire.sealing import seal
+from mustcall.wire.crossing.sealing import seal
 
 _CODEC = ChatCodec()
 _PNG = Image(data="AAAA", media_type="image/png")

@@ -11,16 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mustcall.core.adaptation import AdaptationLog
-from mustcall.core.assembler import Assembler
 from mustcall.core.errors import InvalidRequest, UpstreamGarbage, UpstreamRejected
-from mustcall.core.events import Ended, Event, Failed
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Audio, File, Image, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
+from mustcall.core.streams.assembler import Assembler
+from mustcall.core.streams.events import Ended, Event, Failed
+from mustcall.core.streams.unroll import unroll
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
-from mustcall.core.unroll import unroll
 from mustcall.wire.chat import ChatCodec
 from mustcall.wire.codec import Provenance, ReplyStamp, Target
 from mustcall.wire.sse import SseEvent

@@ -8,16 +8,16 @@ import msgspec
 import pytest
 
 from mustcall.core.adaptation import AdaptationLog
-from mustcall.core.assembler import Assembler
 from mustcall.core.errors import ErrorInfo, UpstreamGarbage, UpstreamRejected
-from mustcall.core.events import Event
 from mustcall.core.origin import Wire
 from mustcall.core.parts import CallKind, OpaqueState, Part, ProviderItem, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.request import Request
+from mustcall.core.streams.assembler import Assembler
+from mustcall.core.streams.events import Event
 from mustcall.wire.chat import ChatCodec
 from mustcall.wire.codec import Provenance, ReplyStamp
-from mustcall.wire.sealing import seal
+from mustcall.wire.crossing.sealing import seal
 from mustcall.wire.sse import SseEvent
 
 _CODEC = ChatCodec()

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from mustcall.core.assembler import Assembler
-from mustcall.core.events import Ended, Event, Failed, Finished, PartEnded, PartStarted, Started, UsageUpdated
 from mustcall.core.parts import CallKind, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Usage
+from mustcall.core.streams.assembler import Assembler
+from mustcall.core.streams.events import Ended, Event, Failed, Finished, PartEnded, PartStarted, Started, UsageUpdated
 
 Read = Callable[..., list[Event]]
 Assemble = Callable[[list[Event]], Assembler]

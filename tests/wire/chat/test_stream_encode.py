@@ -10,9 +10,13 @@ from openai import APIError, OpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from mustcall.core.adaptation import AdaptationLog
-from mustcall.core.assembler import Assembler
 from mustcall.core.errors import ErrorInfo
-from mustcall.core.events import (
+from mustcall.core.origin import Origin, Wire
+from mustcall.core.parts import CallKind, OpaqueState, Part, ProviderItem, Reasoning, Refusal, Text, ToolCall
+from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
+from mustcall.core.request import Request
+from mustcall.core.streams.assembler import Assembler
+from mustcall.core.streams.events import (
     ArgumentsDelta,
     Ended,
     Event,
@@ -26,16 +30,12 @@ from mustcall.core.events import (
     StateDelta,
     UsageUpdated,
 )
-from mustcall.core.origin import Origin, Wire
-from mustcall.core.parts import CallKind, OpaqueState, Part, ProviderItem, Reasoning, Refusal, Text, ToolCall
-from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
-from mustcall.core.request import Request
+from mustcall.core.streams.unroll import unroll
 from mustcall.core.tools import Tool
-from mustcall.core.unroll import unroll
-from mustcall.wire.binding import Binding, StreamBinding
 from mustcall.wire.chat import ChatCodec
 from mustcall.wire.codec import Provenance, ReplyStamp
-from mustcall.wire.sealing import seal
+from mustcall.wire.crossing.binding import Binding, StreamBinding
+from mustcall.wire.crossing.sealing import seal
 from mustcall.wire.sse import SseDecoder
 
 _CODEC = ChatCodec()

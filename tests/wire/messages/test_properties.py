@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import CallerError, MustcallError, UpstreamError, UpstreamGarbage
-from mustcall.core.events import Event
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Wire
 from mustcall.core.parts import File, Image, OpaqueState, Part, Reasoning, Text, ToolCall, ToolReference, ToolResult
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
+from mustcall.core.streams.events import Event
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
 from mustcall.wire.codec import Provenance, ReplyStamp, Target
 from mustcall.wire.messages import MessagesCodec

@@ -26,8 +26,8 @@ from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool
 from mustcall.wire.codec import Provenance, ReplyStamp
+from mustcall.wire.crossing.sealing import unseal
 from mustcall.wire.messages import MessagesCodec
-from mustcall.wire.sealing import unseal
 
 UP = Provenance(issuer="up", token="tok")
 STAMP = ReplyStamp(token="abc", created=1)

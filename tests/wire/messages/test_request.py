@@ -24,8 +24,8 @@ from mustcall.core.parts import (
 from mustcall.core.request import OutputKind, ReasoningConfig, ReasoningMode
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool
 from mustcall.wire.codec import Codec, Target
+from mustcall.wire.crossing.sealing import seal
 from mustcall.wire.messages import MessagesCodec
-from mustcall.wire.sealing import seal
 
 Shapes = dict[str, dict[str, Any]]
 

@@ -13,7 +13,12 @@ from pydantic import TypeAdapter
 
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import ErrorInfo
-from mustcall.core.events import (
+from mustcall.core.message import Message, Role
+from mustcall.core.origin import Wire
+from mustcall.core.parts import OpaqueState, Reasoning, Text, ToolCall, ToolResult
+from mustcall.core.reply import FinishReason, Reply, Usage
+from mustcall.core.request import Request
+from mustcall.core.streams.events import (
     ArgumentsDelta,
     Ended,
     Event,
@@ -26,11 +31,6 @@ from mustcall.core.events import (
     Started,
     UsageUpdated,
 )
-from mustcall.core.message import Message, Role
-from mustcall.core.origin import Wire
-from mustcall.core.parts import OpaqueState, Reasoning, Text, ToolCall, ToolResult
-from mustcall.core.reply import FinishReason, Reply, Usage
-from mustcall.core.request import Request
 from mustcall.wire.codec import ReplyStamp, Target
 from mustcall.wire.messages import MessagesCodec
 from mustcall.wire.sse import SseDecoder

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mustcall.core.assembler import Assembler
 from mustcall.core.errors import UpstreamUnavailable
-from mustcall.core.events import (
+from mustcall.core.origin import Wire
+from mustcall.core.parts import OpaqueState, Reasoning, Text, ToolCall
+from mustcall.core.reply import FinishReason, Reply
+from mustcall.core.streams.assembler import Assembler
+from mustcall.core.streams.events import (
     ArgumentsDelta,
     Ended,
     Event,
@@ -24,9 +27,6 @@ from mustcall.core.events import (
     StateDelta,
     UsageUpdated,
 )
-from mustcall.core.origin import Wire
-from mustcall.core.parts import OpaqueState, Reasoning, Text, ToolCall
-from mustcall.core.reply import FinishReason, Reply
 from mustcall.wire.codec import Provenance
 from mustcall.wire.messages import MessagesCodec
 from mustcall.wire.sse import SseEvent

@@ -8,20 +8,6 @@ import pytest
 
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import ErrorInfo
-from mustcall.core.events import (
-    ArgumentsDelta,
-    Ended,
-    Event,
-    Failed,
-    Finished,
-    PartEnded,
-    PartReasoningDelta,
-    PartStarted,
-    PartTextDelta,
-    Started,
-    StateDelta,
-    UsageUpdated,
-)
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Wire
 from mustcall.core.parts import (
@@ -36,10 +22,24 @@ from mustcall.core.parts import (
 )
 from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.request import Request
+from mustcall.core.streams.events import (
+    ArgumentsDelta,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    PartEnded,
+    PartReasoningDelta,
+    PartStarted,
+    PartTextDelta,
+    Started,
+    StateDelta,
+    UsageUpdated,
+)
 from mustcall.core.tools import Tool
 from mustcall.wire.codec import ReplyStamp
+from mustcall.wire.crossing.sealing import unseal
 from mustcall.wire.messages import MessagesCodec
-from mustcall.wire.sealing import unseal
 from mustcall.wire.sse import SseDecoder
 
 Json = dict[str, Any]

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mustcall.core.assembler import Assembler
-from mustcall.core.events import Event
 from mustcall.core.origin import Value
 from mustcall.core.reply import Reply
+from mustcall.core.streams.assembler import Assembler
+from mustcall.core.streams.events import Event
 from mustcall.wire.codec import Provenance
 from mustcall.wire.responses import ResponsesCodec
 from mustcall.wire.sse import SseDecoder

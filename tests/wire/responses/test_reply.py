@@ -26,8 +26,8 @@ from mustcall.core.parts import (
 )
 from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.wire.codec import Provenance, ReplyStamp
+from mustcall.wire.crossing.sealing import seal, unseal
 from mustcall.wire.responses import ResponsesCodec
-from mustcall.wire.sealing import seal, unseal
 
 REPLIES: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "replies.json").read_text())
 REQUESTS: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "requests.json").read_text())

@@ -29,8 +29,8 @@ from mustcall.core.parts import (
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
 from mustcall.wire.codec import Target
+from mustcall.wire.crossing.sealing import seal
 from mustcall.wire.responses import ResponsesCodec
-from mustcall.wire.sealing import seal
 
 REQUESTS: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "requests.json").read_text())
 REMINDER = Message(role=Role.USER, parts=(Text(text="Use a tool."),))

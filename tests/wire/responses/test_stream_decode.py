@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mustcall.core.assembler import Assembler
-from mustcall.core.events import (
+from mustcall.core.origin import Wire
+from mustcall.core.parts import OpaqueState, Reasoning, Text, ToolCall
+from mustcall.core.reply import FinishReason, Reply
+from mustcall.core.streams.assembler import Assembler
+from mustcall.core.streams.events import (
     ArgumentsDelta,
     Ended,
     Event,
@@ -23,9 +26,6 @@ from mustcall.core.events import (
     Started,
     StateDelta,
 )
-from mustcall.core.origin import Wire
-from mustcall.core.parts import OpaqueState, Reasoning, Text, ToolCall
-from mustcall.core.reply import FinishReason, Reply
 from mustcall.wire.codec import Provenance
 from mustcall.wire.responses import ResponsesCodec
 from mustcall.wire.sse import SseEvent
@@ -40,7 +40,7 @@ FROM_UP = Provenance(issuer="up", token="t")
 
 
 def check_order(events: list[Event]) -> None:
-    """Assert the order that `core.events` promises."""
+    """Assert the order that `core.streams.events` promises."""
     assert isinstance(events[-1], Ended | Failed)
     assert sum(isinstance(event, Ended | Failed) for event in events) == 1
     if isinstance(events[-1], Ended):

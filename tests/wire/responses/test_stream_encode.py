@@ -13,7 +13,10 @@ from pydantic import TypeAdapter
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import ErrorInfo
-from mustcall.core.events import (
+from mustcall.core.origin import Wire
+from mustcall.core.parts import CallKind, Image, OpaqueState, Reasoning, Refusal, Text, ToolCall
+from mustcall.core.reply import FinishReason, Reply, Usage
+from mustcall.core.streams.events import (
     ArgumentsDelta,
     Ended,
     Event,
@@ -27,12 +30,9 @@ from mustcall.core.events import (
     StateDelta,
     UsageUpdated,
 )
-from mustcall.core.origin import Wire
-from mustcall.core.parts import CallKind, Image, OpaqueState, Reasoning, Refusal, Text, ToolCall
-from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.wire.codec import ReplyStamp
+from mustcall.wire.crossing.sealing import seal
 from mustcall.wire.responses import ResponsesCodec
-from mustcall.wire.sealing import seal
 from mustcall.wire.sse import SseDecoder
 
 DATA = Path(__file__).parent / "data"

@@ -11,12 +11,12 @@ from typing import Any, cast
 
 from mustcall.core.errors import UnsupportedFeature
 from mustcall.dialects.dialect import Dialect, Opener, Parser, Renderer, WrittenCall
-from mustcall.dialects.envelope import dump
 from mustcall.dialects.events import Reason
-from mustcall.dialects.grammar import marks_of
-from mustcall.dialects.jsontext import MAX_DEPTH, SHORT_NUMBER, escape, is_scalar, quote, read_value
-from mustcall.dialects.reader import NotACall, Parse, accept, ahead, blanks, copy_until, expect, run, word
-from mustcall.dialects.span import OpenCall, Span
+from mustcall.dialects.reading.envelope import dump
+from mustcall.dialects.reading.jsontext import MAX_DEPTH, SHORT_NUMBER, escape, is_scalar, quote, read_value
+from mustcall.dialects.reading.reader import NotACall, Parse, accept, ahead, blanks, copy_until, expect, run, word
+from mustcall.dialects.reading.span import OpenCall, Span
+from mustcall.dialects.scanning.grammar import marks_of
 
 __all__ = ["DIALECTS"]
 

@@ -9,15 +9,15 @@ import re
 from collections.abc import Sequence
 
 from mustcall.dialects.dialect import Anchor, Dialect, Opener, WrittenCall
-from mustcall.dialects.envelope import dump, read_envelopes
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.name_json import only_string
 from mustcall.dialects.families.xml_params import invoke_tags, plain_key, plain_value, read_calls
-from mustcall.dialects.grammar import marks_of
-from mustcall.dialects.jsontext import escape, quote
-from mustcall.dialects.reader import NotACall, Parse, accept, accept_any, ahead, blanks, copy_until, run
+from mustcall.dialects.reading.envelope import dump, read_envelopes
+from mustcall.dialects.reading.jsontext import escape, quote
+from mustcall.dialects.reading.reader import NotACall, Parse, accept, accept_any, ahead, blanks, copy_until, run
+from mustcall.dialects.reading.span import Span
 from mustcall.dialects.reasoning import INKLING_THOUGHT, Section
-from mustcall.dialects.span import Span
+from mustcall.dialects.scanning.grammar import marks_of
 
 __all__ = ["DIALECTS"]
 

@@ -13,14 +13,14 @@ from typing import Any, cast
 from mustcall.core.errors import UnsupportedFeature
 from mustcall.core.origin import JsonObject
 from mustcall.dialects.dialect import Dialect, Opener, WrittenCall
-from mustcall.dialects.envelope import dump
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.xml_params import plain_key, read_attribute
-from mustcall.dialects.grammar import marks_of
-from mustcall.dialects.jsontext import MAX_DEPTH, escape, quote
-from mustcall.dialects.reader import NotACall, Parse, accept, blanks, copy_until, expect, run
-from mustcall.dialects.schema import DeclaredParameter, Kind, child_schema, declares_string
-from mustcall.dialects.span import OpenCall, Span
+from mustcall.dialects.reading.envelope import dump
+from mustcall.dialects.reading.jsontext import MAX_DEPTH, escape, quote
+from mustcall.dialects.reading.reader import NotACall, Parse, accept, blanks, copy_until, expect, run
+from mustcall.dialects.reading.schema import DeclaredParameter, Kind, child_schema, declares_string
+from mustcall.dialects.reading.span import OpenCall, Span
+from mustcall.dialects.scanning.grammar import marks_of
 
 __all__ = ["DIALECTS"]
 

@@ -8,7 +8,8 @@ import json
 from collections.abc import Sequence
 
 from mustcall.dialects.dialect import Anchor, Dialect, Opener, Parser, Standing, WrittenCall
-from mustcall.dialects.envelope import (
+from mustcall.dialects.events import Reason
+from mustcall.dialects.reading.envelope import (
     ARGUMENT_KEYS,
     NAME_KEYS,
     SIDE_KEYS,
@@ -20,11 +21,10 @@ from mustcall.dialects.envelope import (
     read_envelope,
     read_items,
 )
-from mustcall.dialects.events import Reason
-from mustcall.dialects.jsontext import read_string
-from mustcall.dialects.pyliteral import read_literal, write_literal
-from mustcall.dialects.reader import NotACall, Parse, blanks, expect
-from mustcall.dialects.span import Span
+from mustcall.dialects.reading.jsontext import read_string
+from mustcall.dialects.reading.pyliteral import read_literal, write_literal
+from mustcall.dialects.reading.reader import NotACall, Parse, blanks, expect
+from mustcall.dialects.reading.span import Span
 
 __all__ = ["DIALECTS"]
 

@@ -15,10 +15,10 @@ from mustcall.dialects.dialect import (
     Renderer,
     WrittenCall,
 )
-from mustcall.dialects.envelope import dump, read_alone, read_envelopes, read_opened_envelope
 from mustcall.dialects.events import Reason
-from mustcall.dialects.reader import NotACall, Parse, accept_any, blanks, expect, word
-from mustcall.dialects.span import Span
+from mustcall.dialects.reading.envelope import dump, read_alone, read_envelopes, read_opened_envelope
+from mustcall.dialects.reading.reader import NotACall, Parse, accept_any, blanks, expect, word
+from mustcall.dialects.reading.span import Span
 
 __all__ = ["DIALECTS"]
 

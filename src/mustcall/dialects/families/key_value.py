@@ -10,15 +10,26 @@ from functools import lru_cache
 
 from mustcall.core.errors import UnsupportedFeature
 from mustcall.dialects.dialect import A_NAME, Dialect, Opener, Renderer, WrittenCall
-from mustcall.dialects.envelope import read_body, read_envelope
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.xml_params import plain_value
-from mustcall.dialects.grammar import marks_of
-from mustcall.dialects.jsontext import escape
-from mustcall.dialects.rawvalue import ArgumentWriter, Ends, read_raw_value
-from mustcall.dialects.reader import NotACall, Parse, accept, accept_any, ahead, blanks, copy_until, expect, run, word
-from mustcall.dialects.schema import Kind
-from mustcall.dialects.span import Span
+from mustcall.dialects.reading.envelope import read_body, read_envelope
+from mustcall.dialects.reading.jsontext import escape
+from mustcall.dialects.reading.rawvalue import ArgumentWriter, Ends, read_raw_value
+from mustcall.dialects.reading.reader import (
+    NotACall,
+    Parse,
+    accept,
+    accept_any,
+    ahead,
+    blanks,
+    copy_until,
+    expect,
+    run,
+    word,
+)
+from mustcall.dialects.reading.schema import Kind
+from mustcall.dialects.reading.span import Span
+from mustcall.dialects.scanning.grammar import marks_of
 
 __all__ = ["DIALECTS"]
 

@@ -10,11 +10,11 @@ import re
 from collections.abc import Sequence
 
 from mustcall.dialects.dialect import A_NAME, TOOL, Anchor, Dialect, Opener, Standing, WrittenCall
-from mustcall.dialects.envelope import HeldCalls, dump, read_alone
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.python_calls import read_python_call, write_python_call
-from mustcall.dialects.reader import NotACall, Parse, accept, accept_any, blanks, expect, run
-from mustcall.dialects.span import OpenCall, Span
+from mustcall.dialects.reading.envelope import HeldCalls, dump, read_alone
+from mustcall.dialects.reading.reader import NotACall, Parse, accept, accept_any, blanks, expect, run
+from mustcall.dialects.reading.span import OpenCall, Span
 
 __all__ = ["DIALECTS"]
 

@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from mustcall.dialects.dialect import A_NAME, Anchor, Dialect, Opener, Renderer, WrittenCall
-from mustcall.dialects.envelope import dump
 from mustcall.dialects.events import Reason
-from mustcall.dialects.grammar import marks_of
-from mustcall.dialects.jsontext import escape, quote
 from mustcall.dialects.names import Offered
-from mustcall.dialects.reader import NotACall, Parse, accept, accept_any, ahead, blanks, expect, run, word
+from mustcall.dialects.reading.envelope import dump
+from mustcall.dialects.reading.jsontext import escape, quote
+from mustcall.dialects.reading.reader import NotACall, Parse, accept, accept_any, ahead, blanks, expect, run, word
+from mustcall.dialects.reading.schema import DeclaredParameter, Kind, child_schema
+from mustcall.dialects.reading.span import OpenCall, Span
 from mustcall.dialects.reasoning import CONTROLS
-from mustcall.dialects.schema import DeclaredParameter, Kind, child_schema
-from mustcall.dialects.span import OpenCall, Span
+from mustcall.dialects.scanning.grammar import marks_of
 
 __all__ = ["DIALECTS", "only_string"]
 

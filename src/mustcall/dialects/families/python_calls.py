@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable, Sequence
 
 from mustcall.dialects.dialect import A_NAME, Anchor, Dialect, Opener, Parser, Renderer, WrittenCall
-from mustcall.dialects.envelope import HeldCalls, read_alone, read_envelopes, read_items
 from mustcall.dialects.events import Reason
-from mustcall.dialects.jsontext import quote
-from mustcall.dialects.pyliteral import read_literal, write_literal
-from mustcall.dialects.reader import NotACall, Parse, accept, ahead, blanks, expect, run
-from mustcall.dialects.span import OpenCall, Span
+from mustcall.dialects.reading.envelope import HeldCalls, read_alone, read_envelopes, read_items
+from mustcall.dialects.reading.jsontext import quote
+from mustcall.dialects.reading.pyliteral import read_literal, write_literal
+from mustcall.dialects.reading.reader import NotACall, Parse, accept, ahead, blanks, expect, run
+from mustcall.dialects.reading.span import OpenCall, Span
 
 __all__ = ["DIALECTS", "any_in", "read_python_call", "write_python_call"]
 

@@ -10,13 +10,13 @@ import re
 from collections.abc import Sequence
 
 from mustcall.dialects.dialect import Dialect, Opener, Parser, Renderer, WrittenCall
-from mustcall.dialects.envelope import read_body, wraps_arguments
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.xml_params import plain_key, plain_value, read_attribute
-from mustcall.dialects.rawvalue import ArgumentWriter, Ends, read_json_value, read_raw_value
-from mustcall.dialects.reader import NotACall, Parse, accept, accept_any, blanks, expect, run
-from mustcall.dialects.schema import DeclaredParameter, type_name
-from mustcall.dialects.span import OpenCall, Span
+from mustcall.dialects.reading.envelope import read_body, wraps_arguments
+from mustcall.dialects.reading.rawvalue import ArgumentWriter, Ends, read_json_value, read_raw_value
+from mustcall.dialects.reading.reader import NotACall, Parse, accept, accept_any, blanks, expect, run
+from mustcall.dialects.reading.schema import DeclaredParameter, type_name
+from mustcall.dialects.reading.span import OpenCall, Span
 
 __all__ = ["DIALECTS"]
 

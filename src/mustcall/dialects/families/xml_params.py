@@ -14,12 +14,23 @@ import msgspec
 
 from mustcall.core.errors import UnsupportedFeature
 from mustcall.dialects.dialect import A_NAME, Dialect, Opener, Parser, Renderer, WrittenCall
-from mustcall.dialects.envelope import dump, read_array, read_body, read_envelopes
 from mustcall.dialects.events import Reason
-from mustcall.dialects.marks import NAMESPACE
-from mustcall.dialects.rawvalue import ArgumentWriter, Ends, read_raw_value
-from mustcall.dialects.reader import NotACall, Parse, Reader, accept, accept_any, ahead, blanks, expect, run, word
-from mustcall.dialects.span import Span
+from mustcall.dialects.reading.envelope import dump, read_array, read_body, read_envelopes
+from mustcall.dialects.reading.rawvalue import ArgumentWriter, Ends, read_raw_value
+from mustcall.dialects.reading.reader import (
+    NotACall,
+    Parse,
+    Reader,
+    accept,
+    accept_any,
+    ahead,
+    blanks,
+    expect,
+    run,
+    word,
+)
+from mustcall.dialects.reading.span import Span
+from mustcall.dialects.scanning.marks import NAMESPACE
 
 __all__ = [
     "DIALECTS",

@@ -11,10 +11,10 @@ from mustcall.engine.agent.events import (
     TextDelta,
 )
 from mustcall.engine.agent.options import Options
-from mustcall.engine.agent.plan import Hook
 from mustcall.engine.agent.prompts import Prompt
-from mustcall.engine.agent.results import RunResult, Stopped
-from mustcall.engine.agent.streams import RunStream
+from mustcall.engine.agent.running.plan import Hook
+from mustcall.engine.agent.running.results import RunResult, Stopped
+from mustcall.engine.agent.running.streams import RunStream
 from mustcall.engine.agent.upstream import Upstream
 
 __all__ = [

@@ -15,10 +15,7 @@ import msgspec
 from mustcall.core.errors import ConfigError, MustcallError
 from mustcall.engine.agent.events import RunEvent, RunFinished
 from mustcall.engine.agent.hooking import AfterStep, BeforeStep
-from mustcall.engine.agent.loop import AgentRun
 from mustcall.engine.agent.options import Options
-from mustcall.engine.agent.plan import Emit, Hook, RunSettings
-from mustcall.engine.agent.planned import PlannedRun
 from mustcall.engine.agent.prompts import History, Prompt, read_history, read_prompt
 from mustcall.engine.agent.reading import (
     check_outside,
@@ -29,9 +26,12 @@ from mustcall.engine.agent.reading import (
     the_caller,
     turns_on,
 )
-from mustcall.engine.agent.results import RunResult, Stopped
+from mustcall.engine.agent.running.loop import AgentRun
+from mustcall.engine.agent.running.plan import Emit, Hook, RunSettings
+from mustcall.engine.agent.running.planned import PlannedRun
+from mustcall.engine.agent.running.results import RunResult, Stopped
+from mustcall.engine.agent.running.streams import RunStream
 from mustcall.engine.agent.sharing import Shared
-from mustcall.engine.agent.streams import RunStream
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.answers import Answering, answering_for
 from mustcall.engine.answers.shapes import Output

@@ -12,7 +12,7 @@ import msgspec
 
 from mustcall.core.parts import ToolCall
 from mustcall.core.reply import Usage
-from mustcall.engine.agent.results import RunResult
+from mustcall.engine.agent.running.results import RunResult
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.outcomes import CallStatus
 

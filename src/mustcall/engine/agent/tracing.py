@@ -15,7 +15,7 @@ from mustcall.engine.tooling.outcomes import ExecutedCall, shortened
 from mustcall.policy.turn.remedy import ACCEPTED
 
 if TYPE_CHECKING:
-    from mustcall.engine.agent.results import RunResult
+    from mustcall.engine.agent.running.results import RunResult
 
 __all__ = ["Trace", "TraceRow"]
 

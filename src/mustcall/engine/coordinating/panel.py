@@ -12,7 +12,7 @@ import msgspec
 
 from mustcall.core.errors import ErrorInfo, MustcallError, QuorumMissed, RoleFailed
 from mustcall.engine.agent.events import RunEvent
-from mustcall.engine.agent.plan import Hook
+from mustcall.engine.agent.running.plan import Hook
 from mustcall.engine.coordinating.envelopes import Critique, Proposal, Synthesis
 from mustcall.engine.coordinating.events import CoordinateEvent, OnEvent, RoleFinished, RoleProgress, RoleStarted
 from mustcall.engine.coordinating.members import Member

@@ -9,8 +9,8 @@ import msgspec
 
 from mustcall.core.errors import ErrorInfo, LedgerBroken, MustcallError, UpstreamRejected
 from mustcall.core.message import Message
-from mustcall.engine.agent.checkpoints import Checkpoint, ModelTurn
-from mustcall.engine.agent.results import RunResult
+from mustcall.engine.agent.running.checkpoints import Checkpoint, ModelTurn
+from mustcall.engine.agent.running.results import RunResult
 from mustcall.engine.answers.answering import Answering
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.reading import Unfit

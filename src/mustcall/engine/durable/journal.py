@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mustcall.core.errors import BreakerOpen, BudgetSpent, LedgerError, MustcallError, UpstreamError, UpstreamRejected
-from mustcall.engine.agent.checkpoints import Checkpoint, ModelTurn
-from mustcall.engine.agent.results import RunResult
+from mustcall.engine.agent.running.checkpoints import Checkpoint, ModelTurn
+from mustcall.engine.agent.running.results import RunResult
 from mustcall.engine.answers.answering import Answering
 from mustcall.engine.durable.documents import Intent, encode, lean_moment, lean_taken, outcome_of, result_from
 from mustcall.engine.durable.folding import (

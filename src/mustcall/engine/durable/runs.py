@@ -21,8 +21,8 @@ from mustcall.core.errors import (
     RunBusy,
     UnknownRun,
 )
-from mustcall.engine.agent.loop import AgentRun
-from mustcall.engine.agent.results import RunResult
+from mustcall.engine.agent.running.loop import AgentRun
+from mustcall.engine.agent.running.results import RunResult
 from mustcall.engine.agent.sharing import Shared
 from mustcall.engine.answers.answering import Answering
 from mustcall.engine.durable.documents import RunOutcome, Start, decode, encode, error_from, result_from

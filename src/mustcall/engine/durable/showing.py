@@ -4,7 +4,7 @@ import msgspec
 
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Text
-from mustcall.engine.agent.checkpoints import Checkpoint
+from mustcall.engine.agent.running.checkpoints import Checkpoint
 from mustcall.engine.durable.documents import Intent, RunOutcome, decode
 from mustcall.engine.durable.folding import INTENT, MODEL, RESULT
 from mustcall.engine.tooling.running import Executed

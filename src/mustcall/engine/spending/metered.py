@@ -11,11 +11,11 @@ from contextlib import aclosing, suppress
 
 import msgspec
 
-from mustcall.core.assembler import Assembler
 from mustcall.core.errors import BreakerOpen, BudgetSpent, ErrorInfo, MustcallError, UpstreamTimeout
-from mustcall.core.events import Failed
 from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply, Usage
+from mustcall.core.streams.assembler import Assembler
+from mustcall.core.streams.events import Failed
 from mustcall.engine.exchange import StreamedReply, WholeReply, is_event_stream
 from mustcall.engine.records import AttemptRecord, TurnProgress
 from mustcall.engine.spending.budget_account import BudgetAccount

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from mustcall.core.origin import JsonObject
+from mustcall.evals.asking.rows import MadeCall
 from mustcall.evals.bfcl.entries import WITHOUT_CALLS, BenchmarkCase, BenchmarkFunction, Truth
 from mustcall.evals.bfcl.offers import offered_name
 from mustcall.evals.bfcl.values import may_be_absent, value_problem
-from mustcall.evals.rows import MadeCall
 
 __all__ = ["read_calls", "reply_problem"]
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.tools import Tool
+from mustcall.evals.asking.rows import MadeCall
 from mustcall.evals.bfcl.checking import reply_problem
 from mustcall.evals.bfcl.entries import SETS, WITHOUT_CALLS, BenchmarkCase, read_entries
 from mustcall.evals.bfcl.offers import offered_name, write_tool
 from mustcall.evals.bfcl.source import PACKAGE
 from mustcall.evals.questions import AskedCall, Question
-from mustcall.evals.rows import MadeCall
 from mustcall.evals.suites import Grade, are_valid
 
 __all__ = ["BfclSuite"]

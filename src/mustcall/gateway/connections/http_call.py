@@ -11,8 +11,8 @@ from typing import Any
 
 from mustcall.core.adaptation import Adaptation, AdaptationLog
 from mustcall.core.errors import MustcallError, UpstreamRejected
-from mustcall.core.events import Failed
 from mustcall.core.request import Request
+from mustcall.core.streams.events import Failed
 from mustcall.engine.exchange import WholeReply
 from mustcall.engine.records import TurnProgress
 from mustcall.gateway.connections.receiving import Gone, headers_of, path_of

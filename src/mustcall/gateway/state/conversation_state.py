@@ -17,9 +17,9 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from mustcall.core.adaptation import AdaptationLog
-from mustcall.core.assembler import Assembler
 from mustcall.core.errors import InvalidRequest, LedgerError, MustcallError, UnknownState
 from mustcall.core.origin import JsonObject, Wire
+from mustcall.core.streams.assembler import Assembler
 from mustcall.engine.exchange import StreamedReply, WholeReply
 from mustcall.engine.off_loop import LARGE, heavily
 from mustcall.gateway.state.response_ids import Renamer

@@ -3,11 +3,11 @@
 import msgspec
 
 from mustcall.core.adaptation import AdaptationLog
-from mustcall.core.assembler import Assembler
 from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
+from mustcall.core.streams.assembler import Assembler
 from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import SseDecoder

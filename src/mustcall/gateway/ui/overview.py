@@ -8,7 +8,7 @@ import msgspec
 from mustcall.core.verdict import GONE, OutcomeKind
 from mustcall.engine.spending.accounts import MemoryBreakers, MemoryMeter
 from mustcall.engine.spending.budget_account import Metering
-from mustcall.evals.statistics import Share, share_of
+from mustcall.evals.report.statistics import Share, share_of
 from mustcall.gateway.state.trace_keeper import TraceKeeper
 from mustcall.ledger import TurnGroup, TurnSums
 from mustcall.policy.limits.budget import Spending

@@ -23,7 +23,7 @@ from mustcall.dialects.catalogue import active, find_dialect
 from mustcall.dialects.names import fold
 from mustcall.policy.facts.profile import Profile
 from mustcall.policy.history.in_order import OPENS_MARKUP, may_hold_markup
-from mustcall.wire.naming import flat_name
+from mustcall.wire.crossing.naming import flat_name
 
 __all__ = ["MarkupEraser", "is_unmarked", "strip_markup"]
 

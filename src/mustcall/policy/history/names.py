@@ -1,13 +1,13 @@
 """Tool names and call ids as one upstream accepts them, and the way back (rule 129).
 
-The wires' own rules are kept by the codecs when a request crosses (`wire.naming`, `wire.binding`). This map is for what
-a profile knows beyond them - ids of exactly nine letters and digits, names that begin with a letter - and it holds on
-the same wire, too. It is built from the request alone: nothing is stored, the same history gives the same bytes, and
-what comes later in a conversation never changes how what came before is spelled.
+The wires' own rules are kept by the codecs when a request crosses (`wire.crossing.naming`, `wire.crossing.binding`).
+This map is for what a profile knows beyond them - ids of exactly nine letters and digits, names that begin with a
+letter - and it holds on the same wire, too. It is built from the request alone: nothing is stored, the same history
+gives the same bytes, and what comes later in a conversation never changes how what came before is spelled.
 
 A name that must change ends in a digest of the original. An id that must change, and one that an earlier call already
 has, becomes a digest; a call and its result always get the same one. A request in which everything is legal comes back
-as the same object. On the way back `wire.binding` is asked first, with the outgoing request, then `restore`.
+as the same object. On the way back `wire.crossing.binding` is asked first, with the outgoing request, then `restore`.
 """
 
 import hashlib
@@ -27,11 +27,11 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool, ToolChoice
 from mustcall.policy.facts.profile import Profile
 from mustcall.policy.history.in_order import call_ids, order_of
-from mustcall.wire.naming import flat_name
+from mustcall.wire.crossing.naming import flat_name
 
 __all__ = ["UNCHANGED", "NameMap"]
 
-#: What every codec passes on as it is (`wire.naming`): a mapped name must not be mapped once more.
+#: What every codec passes on as it is (`wire.crossing.naming`): a mapped name must not be mapped once more.
 _LONGEST = 64
 _DIGEST = 8
 _MOST_TRIES = 64

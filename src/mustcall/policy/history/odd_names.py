@@ -10,8 +10,8 @@ import re
 from mustcall.core.memo import Remembered
 from mustcall.core.tools import ProviderTool, Tool
 from mustcall.dialects import is_plain
-from mustcall.dialects.anchored import mentions_called
 from mustcall.dialects.names import Offered
+from mustcall.dialects.scanning.anchored import mentions_called
 
 __all__ = ["names_odd_tool", "odd_tools"]
 

@@ -19,7 +19,7 @@ from mustcall.policy.history.in_order import ids_called
 from mustcall.policy.reply.judgement import Case
 from mustcall.policy.schema.arguments import Checked, check_arguments, describe_problems
 from mustcall.policy.schema.repairs import KINDS
-from mustcall.wire.offer import custom_input
+from mustcall.wire.crossing.offer import custom_input
 
 __all__ = ["ONE_AT_A_TIME", "Calls"]
 

@@ -9,9 +9,12 @@ of an accepted reply can follow it; what went out is never taken back.
 
 from collections.abc import Iterable, Mapping
 
-from mustcall.core.coalesce import coalesce
 from mustcall.core.errors import UpstreamGarbage
-from mustcall.core.events import (
+from mustcall.core.origin import JsonObject
+from mustcall.core.parts import CallKind, Part, Reasoning, Refusal, Text, ToolCall
+from mustcall.core.reply import Reply
+from mustcall.core.streams.coalesce import coalesce
+from mustcall.core.streams.events import (
     ArgumentsDelta,
     Ended,
     Event,
@@ -25,10 +28,7 @@ from mustcall.core.events import (
     StateDelta,
     UsageUpdated,
 )
-from mustcall.core.origin import JsonObject
-from mustcall.core.parts import CallKind, Part, Reasoning, Refusal, Text, ToolCall
-from mustcall.core.reply import Reply
-from mustcall.core.unroll import unroll, unroll_part
+from mustcall.core.streams.unroll import unroll, unroll_part
 from mustcall.policy.schema.growing import Growing
 
 __all__ = ["EVERY", "Gate", "Released"]

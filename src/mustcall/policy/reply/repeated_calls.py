@@ -20,7 +20,7 @@ from mustcall.core.parts import Text, ToolCall, ToolResult
 from mustcall.core.request import Request
 from mustcall.policy.facts.controls import ToolControls
 from mustcall.policy.words.grounding import input_of
-from mustcall.wire.naming import flat_name
+from mustcall.wire.crossing.naming import flat_name
 
 __all__ = ["Loop", "loop_of"]
 

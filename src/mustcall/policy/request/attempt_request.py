@@ -29,7 +29,7 @@ from mustcall.policy.words.grounding import latest_input
 from mustcall.policy.words.quoted_values import quote_schema
 from mustcall.policy.words.relevance import relevant_tools
 from mustcall.policy.words.user_text import said_by_user, without_demands
-from mustcall.wire.turns import result_text
+from mustcall.wire.crossing.turns import result_text
 
 __all__ = ["Shaped", "candidates", "demand_sentence", "kept_answer", "shape", "user_turn"]
 

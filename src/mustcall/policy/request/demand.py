@@ -28,7 +28,7 @@ from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.words.grounding import GroundingRule, is_offered, latest_input, matching_rules, offered_tool
-from mustcall.wire.naming import flat_name
+from mustcall.wire.crossing.naming import flat_name
 
 __all__ = [
     "OWN_CHOICES",

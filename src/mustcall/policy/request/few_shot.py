@@ -14,10 +14,10 @@ from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Part, Text, ToolCall, ToolResult
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool
-from mustcall.dialects.schema import resolve
+from mustcall.dialects.reading.schema import resolve
 from mustcall.policy.facts.wording import Wording, fill
 from mustcall.policy.schema.subschemas import as_object
-from mustcall.wire.turns import result_text
+from mustcall.wire.crossing.turns import result_text
 
 __all__ = ["Example", "answer_changes", "call_changes", "list_tools"]
 

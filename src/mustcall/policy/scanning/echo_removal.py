@@ -1,8 +1,8 @@
 """Replies without echoes of ours (`policy.scanning.echoes`): whole ones, and as they stream."""
 
-from mustcall.core.events import Event, PartEnded, PartStarted, PartTextDelta
 from mustcall.core.parts import Part, Text
 from mustcall.core.reply import Reply
+from mustcall.core.streams.events import Event, PartEnded, PartStarted, PartTextDelta
 from mustcall.policy.scanning.echoes import EchoEraser, Echoes, erase
 from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanFindings, ScanTargets
 

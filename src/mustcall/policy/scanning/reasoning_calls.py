@@ -7,8 +7,8 @@ calls. It decides nothing; each character is looked at once, and once more where
 
 from collections.abc import Iterable, Iterator
 
-from mustcall.core.events import Event, PartReasoningDelta, PartStarted, PartTextDelta
 from mustcall.core.parts import Part, Reasoning, Text
+from mustcall.core.streams.events import Event, PartReasoningDelta, PartStarted, PartTextDelta
 from mustcall.dialects import CallEnd, CallStart, ScanEvent, ScannedText, Scanner
 from mustcall.policy.scanning.scan_targets import ScanTargets
 from mustcall.wire.chat.parts import names_field_only

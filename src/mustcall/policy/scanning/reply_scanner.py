@@ -7,7 +7,9 @@ judge's. Each character is scanned once, and a lens that looks for nothing passe
 
 import msgspec
 
-from mustcall.core.events import (
+from mustcall.core.parts import Part, Reasoning, Text, ToolCall
+from mustcall.core.reply import Reply
+from mustcall.core.streams.events import (
     ArgumentsDelta,
     Event,
     PartEnded,
@@ -16,8 +18,6 @@ from mustcall.core.events import (
     PartTextDelta,
     StateDelta,
 )
-from mustcall.core.parts import Part, Reasoning, Text, ToolCall
-from mustcall.core.reply import Reply
 from mustcall.dialects import (
     CallEnd,
     CallStart,

@@ -11,10 +11,10 @@ upstream.
 from collections.abc import Sequence
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
-from mustcall.core.events import Event, PartEnded, PartStarted, PartTextDelta
 from mustcall.core.parts import Part, Text
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import Request
+from mustcall.core.streams.events import Event, PartEnded, PartStarted, PartTextDelta
 from mustcall.policy.scanning.echo_removal import EchoFreeScanner
 from mustcall.policy.scanning.echoes import Echoes
 from mustcall.policy.scanning.scan_targets import ScanTargets

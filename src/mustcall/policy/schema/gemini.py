@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mustcall.core.origin import JsonObject
-from mustcall.dialects.schema import type_name
+from mustcall.dialects.reading.schema import type_name
 from mustcall.policy.schema.subschemas import Path, as_list, as_object, resolve, spell
 
 __all__ = ["Reduction", "merge_schemas", "reduce_for_gemini"]

@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from mustcall.core.origin import JsonObject
-from mustcall.dialects.schema import type_name
+from mustcall.dialects.reading.schema import type_name
 
 __all__ = [
     "MAPS",

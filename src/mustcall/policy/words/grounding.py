@@ -32,7 +32,7 @@ from mustcall.core.parts import Part, Text, ToolResult
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
 from mustcall.policy.words.signs import MessageSign, shows
-from mustcall.wire.naming import flat_name
+from mustcall.wire.crossing.naming import flat_name
 
 __all__ = [
     "GroundingMatch",

@@ -3,7 +3,7 @@
 "What is 17.5% of 3,421?" is `17.5% of 3421`, "the square root of 144" is `sqrt(144)`, "add 17 and 25" is `17 + 25`. A
 sentence counts only if all of it is the sum and the words people put around one: "half an hour later", a date, a
 version, "24/7" and "page 3 of 10" ask for nothing. The expression is written down here and computed elsewhere; it is in
-the calculator's own grammar (`toolkit.arithmetic`).
+the calculator's own grammar (`toolkit.builtin.arithmetic`).
 
 Cost: linear in the message; longer sentences than people write sums in are not read.
 """

@@ -22,6 +22,7 @@ from mustcall.core.parts import (
     ToolCall,
     Unknown,
 )
+from mustcall.wire.crossing.sealing import unseal
 from mustcall.wire.dataurl import from_data_url, to_data_url
 from mustcall.wire.reading import (
     ShapeError,
@@ -36,7 +37,6 @@ from mustcall.wire.reading import (
     rest,
     str_field,
 )
-from mustcall.wire.sealing import unseal
 
 __all__ = [
     "EXTRA_CONTENT",

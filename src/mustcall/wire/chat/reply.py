@@ -18,7 +18,8 @@ from mustcall.wire.chat.parts import (
     join_reasoning,
 )
 from mustcall.wire.codec import Provenance, ReplyStamp
-from mustcall.wire.naming import flat_name
+from mustcall.wire.crossing.naming import flat_name
+from mustcall.wire.crossing.sealing import seal
 from mustcall.wire.openai_errors import error_info
 from mustcall.wire.reading import (
     ShapeError,
@@ -30,7 +31,6 @@ from mustcall.wire.reading import (
     opt_str,
     reading_reply,
 )
-from mustcall.wire.sealing import seal
 
 __all__ = [
     "FINISH_WORDS",

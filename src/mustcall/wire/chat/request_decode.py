@@ -14,13 +14,13 @@ from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.parts import CallKind, ToolResult
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
+from mustcall.wire.caching.decode_cache import RepeatedReader, Tools
 from mustcall.wire.chat.parts import (
     decode_assistant_parts,
     decode_content,
     is_sealed,
 )
 from mustcall.wire.codec import Peek
-from mustcall.wire.decode_cache import RepeatedReader, Tools
 from mustcall.wire.opening import Fields
 from mustcall.wire.reading import (
     ShapeError,

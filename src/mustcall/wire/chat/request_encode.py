@@ -25,6 +25,8 @@ from mustcall.core.parts import (
 )
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
+from mustcall.wire.caching.encode_cache import WrittenSettings, WrittenTools, WrittenTurns
+from mustcall.wire.caching.written_history import Pieces, WrittenHistory
 from mustcall.wire.chat.parts import (
     EXTRA_CONTENT,
     encode_call,
@@ -42,14 +44,12 @@ from mustcall.wire.chat.request_decode import (
     decode_stream_usage,
 )
 from mustcall.wire.codec import Target
-from mustcall.wire.effort import effort_for_budget
-from mustcall.wire.encode_cache import WrittenSettings, WrittenTools, WrittenTurns
-from mustcall.wire.naming import flat_name, legal_id
-from mustcall.wire.offer import custom_arguments, offer_for
+from mustcall.wire.crossing.effort import effort_for_budget
+from mustcall.wire.crossing.naming import flat_name, legal_id
+from mustcall.wire.crossing.offer import custom_arguments, offer_for
+from mustcall.wire.crossing.sealing import open_state
+from mustcall.wire.crossing.turns import drop_foreign_item, is_billing_header, result_text
 from mustcall.wire.reading import maybe_object
-from mustcall.wire.sealing import open_state
-from mustcall.wire.turns import drop_foreign_item, is_billing_header, result_text
-from mustcall.wire.written_history import Pieces, WrittenHistory
 
 __all__ = ["encode_request"]
 

@@ -1,10 +1,10 @@
 """Chat Completions chunks to canonical events.
 
-Trusts no numbering (`core.calls`), no finish reason and no order of fields. The end is only believed at `[DONE]` or
-at the end of the bytes, because some servers send calls after their finish reason; a stream that ends without any
-finish reason was cut.
+Trusts no numbering (`core.streams.calls`), no finish reason and no order of fields. The end is only believed at
+`[DONE]` or at the end of the bytes, because some servers send calls after their finish reason; a stream that ends
+without any finish reason was cut.
 
-Cost: O(length of the delta) per chunk; nothing streamed is kept, except what `core.calls` needs where ids and
+Cost: O(length of the delta) per chunk; nothing streamed is kept, except what `core.streams.calls` needs where ids and
 indexes are missing.
 """
 
@@ -12,9 +12,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from mustcall.core.calls import CallSlot, CallTracker
 from mustcall.core.errors import ErrorInfo
-from mustcall.core.events import (
+from mustcall.core.origin import JsonObject, Origin, Wire
+from mustcall.core.parts import CallKind, Reasoning, Refusal, Text, ToolCall
+from mustcall.core.streams.calls import CallSlot, CallTracker
+from mustcall.core.streams.events import (
     ArgumentsDelta,
     Ended,
     Event,
@@ -28,8 +30,6 @@ from mustcall.core.events import (
     StateDelta,
     UsageUpdated,
 )
-from mustcall.core.origin import JsonObject, Origin, Wire
-from mustcall.core.parts import CallKind, Reasoning, Refusal, Text, ToolCall
 from mustcall.wire.chat.parts import (
     EXTRA_CONTENT,
     REASONING_FIELDS,

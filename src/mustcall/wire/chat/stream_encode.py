@@ -10,7 +10,11 @@ import msgspec
 
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import ErrorInfo, UpstreamGarbage
-from mustcall.core.events import (
+from mustcall.core.origin import JsonObject, Wire
+from mustcall.core.parts import CallKind, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall
+from mustcall.core.reply import Usage, derive_finish
+from mustcall.core.request import Request
+from mustcall.core.streams.events import (
     ArgumentsDelta,
     Ended,
     Event,
@@ -24,10 +28,6 @@ from mustcall.core.events import (
     StateDelta,
     UsageUpdated,
 )
-from mustcall.core.origin import JsonObject, Wire
-from mustcall.core.parts import CallKind, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall
-from mustcall.core.reply import Usage, derive_finish
-from mustcall.core.request import Request
 from mustcall.wire.chat.reply import caller_name, encode_finish, encode_usage, note_dropped, reasoning_fields
 from mustcall.wire.codec import ReplyStamp
 from mustcall.wire.openai_errors import encode_error_body

@@ -29,6 +29,7 @@ from mustcall.core.parts import (
     ToolResult,
     Unknown,
 )
+from mustcall.wire.crossing.sealing import unseal
 from mustcall.wire.reading import (
     ShapeError,
     as_list,
@@ -42,7 +43,6 @@ from mustcall.wire.reading import (
     rest,
     str_field,
 )
-from mustcall.wire.sealing import unseal
 
 __all__ = [
     "dump_input",

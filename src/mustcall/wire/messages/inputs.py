@@ -12,8 +12,8 @@ from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind, ToolCall
 from mustcall.core.tools import ProviderTool, Tool
-from mustcall.wire.naming import flat_name
-from mustcall.wire.offer import custom_arguments
+from mustcall.wire.crossing.naming import flat_name
+from mustcall.wire.crossing.offer import custom_arguments
 from mustcall.wire.reading import maybe_object
 
 __all__ = ["Schemas", "parse_object"]

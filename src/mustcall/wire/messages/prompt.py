@@ -35,15 +35,15 @@ from mustcall.core.parts import (
     Unknown,
 )
 from mustcall.core.request import Request
+from mustcall.wire.caching.encode_cache import WrittenTurns
+from mustcall.wire.caching.written_history import Pieces, WrittenHistory
+from mustcall.wire.crossing.naming import flat_name, legal_id
+from mustcall.wire.crossing.sealing import open_state
+from mustcall.wire.crossing.turns import drop_foreign_item, turns
 from mustcall.wire.dataurl import from_data_url
-from mustcall.wire.encode_cache import WrittenTurns
 from mustcall.wire.messages.blocks import native_signature, redacted_data, write_file, write_image, write_text
 from mustcall.wire.messages.inputs import Schemas
-from mustcall.wire.naming import flat_name, legal_id
 from mustcall.wire.reading import maybe_object
-from mustcall.wire.sealing import open_state
-from mustcall.wire.turns import drop_foreign_item, turns
-from mustcall.wire.written_history import Pieces, WrittenHistory
 
 __all__ = ["PromptWriter", "answers_bare_call", "carries_foreign_state", "in_pieces"]
 

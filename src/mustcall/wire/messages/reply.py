@@ -30,12 +30,12 @@ from mustcall.core.parts import (
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 from mustcall.core.request import Request
 from mustcall.wire.codec import Provenance, ReplyStamp
+from mustcall.wire.crossing.naming import flat_name, legal_id
+from mustcall.wire.crossing.sealing import seal
 from mustcall.wire.messages.blocks import native_signature, read_block, redacted_data, write_text
 from mustcall.wire.messages.errors import error_from_value
 from mustcall.wire.messages.inputs import Schemas
-from mustcall.wire.naming import flat_name, legal_id
 from mustcall.wire.reading import as_list, as_object, at, decode_json, maybe_object, opt_str, reading_reply, rest
-from mustcall.wire.sealing import seal
 
 __all__ = [
     "broken_call",

@@ -17,9 +17,11 @@ from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.parts import ToolResult
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode
+from mustcall.wire.caching.decode_cache import RepeatedReader, Tools
+from mustcall.wire.caching.encode_cache import WrittenSettings, WrittenTools
+from mustcall.wire.caching.written_history import Pieces
 from mustcall.wire.codec import Peek, Target
-from mustcall.wire.decode_cache import RepeatedReader, Tools
-from mustcall.wire.encode_cache import WrittenSettings, WrittenTools
+from mustcall.wire.crossing.offer import ToolOffer, offer_for
 from mustcall.wire.messages.blocks import read_content
 from mustcall.wire.messages.prompt import PromptWriter, answers_bare_call, carries_foreign_state, in_pieces
 from mustcall.wire.messages.settings import (
@@ -34,7 +36,6 @@ from mustcall.wire.messages.settings import (
     write_output_config,
     write_tool,
 )
-from mustcall.wire.offer import ToolOffer, offer_for
 from mustcall.wire.opening import Fields
 from mustcall.wire.reading import (
     ShapeError,
@@ -53,7 +54,6 @@ from mustcall.wire.reading import (
     rest,
     str_field,
 )
-from mustcall.wire.written_history import Pieces
 
 __all__ = ["decode_request", "encode_request", "peek"]
 

@@ -12,9 +12,9 @@ from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
-from mustcall.wire.effort import budget_for_effort
-from mustcall.wire.naming import flat_name
-from mustcall.wire.offer import ToolOffer
+from mustcall.wire.crossing.effort import budget_for_effort
+from mustcall.wire.crossing.naming import flat_name
+from mustcall.wire.crossing.offer import ToolOffer
 from mustcall.wire.reading import ShapeError, as_object, at, maybe_object, opt_bool, opt_int, opt_object, opt_str, rest
 
 __all__ = [

@@ -13,7 +13,9 @@ from typing import Any, Literal
 import msgspec
 
 from mustcall.core.errors import ErrorInfo
-from mustcall.core.events import (
+from mustcall.core.origin import JsonObject, Origin, Wire
+from mustcall.core.parts import Part, Reasoning, Text
+from mustcall.core.streams.events import (
     ArgumentsDelta,
     Ended,
     Event,
@@ -27,8 +29,6 @@ from mustcall.core.events import (
     StateDelta,
     UsageUpdated,
 )
-from mustcall.core.origin import JsonObject, Origin, Wire
-from mustcall.core.parts import Part, Reasoning, Text
 from mustcall.wire.codec import Provenance
 from mustcall.wire.messages.blocks import dump_input, read_block
 from mustcall.wire.messages.errors import error_from_value

@@ -18,20 +18,6 @@ import msgspec
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import ErrorInfo
-from mustcall.core.events import (
-    ArgumentsDelta,
-    Ended,
-    Event,
-    Failed,
-    Finished,
-    PartEnded,
-    PartReasoningDelta,
-    PartStarted,
-    PartTextDelta,
-    Started,
-    StateDelta,
-    UsageUpdated,
-)
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import (
     Audio,
@@ -51,7 +37,23 @@ from mustcall.core.parts import (
 )
 from mustcall.core.reply import FinishReason, Usage, derive_finish
 from mustcall.core.request import Request
+from mustcall.core.streams.events import (
+    ArgumentsDelta,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    PartEnded,
+    PartReasoningDelta,
+    PartStarted,
+    PartTextDelta,
+    Started,
+    StateDelta,
+    UsageUpdated,
+)
 from mustcall.wire.codec import ReplyStamp
+from mustcall.wire.crossing.naming import flat_name
+from mustcall.wire.crossing.offer import custom_arguments
 from mustcall.wire.messages.blocks import redacted_data
 from mustcall.wire.messages.errors import encode_stream_error
 from mustcall.wire.messages.inputs import Schemas, parse_object
@@ -65,8 +67,6 @@ from mustcall.wire.messages.reply import (
     stop_reason,
     write_usage,
 )
-from mustcall.wire.naming import flat_name
-from mustcall.wire.offer import custom_arguments
 from mustcall.wire.reading import as_list, maybe_object
 from mustcall.wire.sse import encode_event
 

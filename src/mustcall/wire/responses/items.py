@@ -27,7 +27,9 @@ from mustcall.core.parts import (
     Unknown,
 )
 from mustcall.wire.codec import Provenance
-from mustcall.wire.naming import flat_name, legal_id
+from mustcall.wire.crossing.naming import flat_name, legal_id
+from mustcall.wire.crossing.sealing import open_state, unseal
+from mustcall.wire.crossing.turns import result_text
 from mustcall.wire.reading import (
     ShapeError,
     as_object,
@@ -49,8 +51,6 @@ from mustcall.wire.responses.parts import (
     note_foreign,
     part_word,
 )
-from mustcall.wire.sealing import open_state, unseal
-from mustcall.wire.turns import result_text
 
 __all__ = ["ItemWriter", "decode_input_item", "decode_output_item", "in_envelope"]
 

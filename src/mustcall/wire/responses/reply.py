@@ -26,8 +26,9 @@ from mustcall.core.parts import (
 )
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 from mustcall.core.request import Request
+from mustcall.wire.caching.encode_cache import OfSettings
 from mustcall.wire.codec import Provenance, ReplyStamp
-from mustcall.wire.encode_cache import OfSettings
+from mustcall.wire.crossing.sealing import seal
 from mustcall.wire.openai_errors import error_info
 from mustcall.wire.reading import (
     as_object,
@@ -41,7 +42,6 @@ from mustcall.wire.reading import (
 from mustcall.wire.responses.items import decode_output_item
 from mustcall.wire.responses.parts import ENVELOPE, is_native, part_word
 from mustcall.wire.responses.request_encode import encode_settings
-from mustcall.wire.sealing import seal
 
 __all__ = [
     "decode_finish",

@@ -14,8 +14,8 @@ from mustcall.core.message import Message, Role
 from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.parts import Text
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
+from mustcall.wire.caching.decode_cache import RepeatedReader, Tools
 from mustcall.wire.codec import Peek
-from mustcall.wire.decode_cache import RepeatedReader, Tools
 from mustcall.wire.opening import Fields
 from mustcall.wire.reading import (
     ShapeError,

@@ -16,17 +16,17 @@ from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import CallKind, File, Text, ToolCall
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ProviderTool, Tool, ToolChoice
+from mustcall.wire.caching.encode_cache import WrittenSettings, WrittenTools, WrittenTurns
+from mustcall.wire.caching.written_history import WrittenHistory
 from mustcall.wire.codec import Target
-from mustcall.wire.effort import effort_for_budget
-from mustcall.wire.encode_cache import WrittenSettings, WrittenTools, WrittenTurns
-from mustcall.wire.offer import offer_for
+from mustcall.wire.crossing.effort import effort_for_budget
+from mustcall.wire.crossing.offer import offer_for
+from mustcall.wire.crossing.turns import is_billing_header
 from mustcall.wire.reading import maybe_object
 from mustcall.wire.responses.items import ItemWriter
 from mustcall.wire.responses.parts import is_foreign, is_native, note_foreign, part_word
 from mustcall.wire.responses.request_decode import decode_output, decode_reasoning
 from mustcall.wire.responses.tools import encode_choice, encode_tools
-from mustcall.wire.turns import is_billing_header
-from mustcall.wire.written_history import WrittenHistory
 
 __all__ = ["REFUSED", "SHARED", "encode_request", "encode_settings"]
 

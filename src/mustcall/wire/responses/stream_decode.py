@@ -10,9 +10,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from mustcall.core.coalesce import coalesce
 from mustcall.core.errors import ErrorInfo
-from mustcall.core.events import (
+from mustcall.core.origin import JsonObject, Origin, Wire
+from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall
+from mustcall.core.streams.coalesce import coalesce
+from mustcall.core.streams.events import (
     ArgumentsDelta,
     Ended,
     Event,
@@ -26,8 +28,6 @@ from mustcall.core.events import (
     StateDelta,
     UsageUpdated,
 )
-from mustcall.core.origin import JsonObject, Origin, Wire
-from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall
 from mustcall.wire.codec import Provenance
 from mustcall.wire.reading import ShapeError, as_list, as_object, decode_json, maybe_object
 from mustcall.wire.responses.items import decode_output_item, in_envelope

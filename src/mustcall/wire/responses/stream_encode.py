@@ -13,7 +13,11 @@ import msgspec
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import ErrorInfo
-from mustcall.core.events import (
+from mustcall.core.origin import JsonObject
+from mustcall.core.parts import CallKind, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Unknown
+from mustcall.core.reply import FinishReason, Usage, derive_finish
+from mustcall.core.request import Request
+from mustcall.core.streams.events import (
     ArgumentsDelta,
     Ended,
     Event,
@@ -27,12 +31,8 @@ from mustcall.core.events import (
     StateDelta,
     UsageUpdated,
 )
-from mustcall.core.origin import JsonObject
-from mustcall.core.parts import CallKind, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Unknown
-from mustcall.core.reply import FinishReason, Usage, derive_finish
-from mustcall.core.request import Request
+from mustcall.wire.caching.encode_cache import tools_as_bytes
 from mustcall.wire.codec import ReplyStamp
-from mustcall.wire.encode_cache import tools_as_bytes
 from mustcall.wire.responses.parts import is_native
 from mustcall.wire.responses.reply import (
     distinct,

@@ -11,7 +11,7 @@ from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.parts import CallKind
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
-from mustcall.wire.naming import flat_name
+from mustcall.wire.crossing.naming import flat_name
 from mustcall.wire.reading import (
     ShapeError,
     as_list,

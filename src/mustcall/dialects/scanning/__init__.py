@@ -1,0 +1,1 @@
+"""The machine of the scanner: markers, modes, and what becomes of each stretch of text."""

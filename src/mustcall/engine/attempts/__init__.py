@@ -1,0 +1,1 @@
+"""One attempt of a turn: written, sent, read, judged, and what its refusal or its failure teaches."""

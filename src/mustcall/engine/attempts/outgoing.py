@@ -1,0 +1,93 @@
+"""The bytes of each attempt: the caller's own where nothing changed, the last ones if they repeat, else new ones."""
+
+from collections.abc import Mapping
+
+from mustcall.core.adaptation import AdaptationKind, AdaptationLog
+from mustcall.core.errors import InvalidRequest
+from mustcall.core.request import Request
+from mustcall.engine.turn_context import TurnContext
+from mustcall.policy.facts.profile import Forcing, Protocol
+from mustcall.policy.request.attempt_request import Shaped
+from mustcall.upstream.endpoint import request_headers
+from mustcall.upstream.seam import UpstreamCall
+from mustcall.wire.caching.encode_cache import write_body
+from mustcall.wire.codec import Target
+from mustcall.wire.crossing.offer import offer_for
+from mustcall.wire.outline import rename_model
+
+__all__ = ["Outgoing"]
+
+#: The wires' words for the cap on a reply's tokens; what is sent may be lower or higher than what was asked for.
+_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+
+
+class Outgoing:
+    """Writes one turn's requests."""
+
+    def __init__(self, context: TurnContext) -> None:
+        self._inbound = context.inbound
+        self._request = context.request
+        self._course = context.course
+        self._endpoint = context.endpoint
+        self._model = context.model
+        self._log = context.log
+        self._theirs = context.theirs
+        self._same_wire = context.same_wire
+        self._written: tuple[Shaped, bytes] | None = None
+        #: The cap on the reply's tokens that was sent.
+        self.limit: int | None = None
+
+    def body(self) -> bytes:
+        """Return the next attempt's bytes."""
+        shaped = self._course.shaped()
+        if self._written is not None and self._written[0] is shaped:
+            return self._written[1]
+        request = shaped.request
+        self.limit = request.max_tokens
+        if self._same_wire and request is self._request and not shaped.extra and request.raw_for(self._inbound.wire):
+            body = self._inbound.body if self._model is None else rename_model(self._inbound.body, self._model)
+        else:
+            body = self._encode(request, shaped.extra)
+        self._written = (shaped, body)
+        return body
+
+    def call(self, body: bytes, attempt: int = 1) -> UpstreamCall:
+        """Return the call that sends these bytes."""
+        query = f"?{self._inbound.query}" if self._same_wire and self._inbound.query else ""
+        stream = self._course.shaped().request.stream
+        headers = request_headers(self._endpoint, self._inbound.headers, same_wire=self._same_wire, stream=stream)
+        if self._inbound.trace is not None:
+            headers |= self._inbound.trace.outgoing(attempt)
+        return UpstreamCall(
+            url=self._endpoint.base_url + self._theirs.path + query,
+            headers=headers,
+            body=body,
+            timeouts=self._endpoint.timeouts,
+        )
+
+    def _encode(self, request: Request, extra: Mapping[str, object]) -> bytes:
+        outgoing = request if self._model is None else request.evolve(model=self._model)
+        most = self._endpoint.max_output_tokens
+        if most is not None and request.max_tokens is not None and request.max_tokens > most:
+            self._log.add(AdaptationKind.VALUE_CLAMPED, "max_tokens", f"{request.max_tokens} to {most}")
+            outgoing = outgoing.evolve(max_tokens=most)
+        target = Target(
+            issuer=self._course.issuer,
+            default_max_tokens=self._endpoint.default_max_tokens,
+            thinks_when_forced=self._course.profile.forced is Forcing.ALWAYS,
+        )
+        if not self._same_wire and self._written is None:
+            self._refuse_lost_demand()
+        try:
+            body = self._theirs.encode_request(outgoing, target, self._log, pieces=True)
+            self.limit = next((body[name] for name in _LIMITS if isinstance(body.get(name), int)), None)
+            return write_body({**body, **extra} if extra else body)
+        except RecursionError:  # what can just be read cannot always be written
+            raise InvalidRequest("the body is nested too deeply") from None
+
+    def _refuse_lost_demand(self) -> None:
+        """Raise if the demanded tool has no form on the upstream's wire: `auto` must not hide that (rule 8)."""
+        plan = self._course.plan
+        if plan.demand.forced and plan.protocol is not Protocol.PROMPT:
+            demanded = self._request.evolve(tool_choice=plan.demand.choice)
+            offer_for(demanded, self._endpoint.wire, AdaptationLog())

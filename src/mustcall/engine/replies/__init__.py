@@ -1,0 +1,1 @@
+"""A reply on its way to the caller: what of it may go out, in which names, as bytes or as events."""

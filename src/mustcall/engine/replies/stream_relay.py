@@ -1,0 +1,320 @@
+"""One attempt's stream on its way to the caller: decoded, looked through, and let out as far as the gate allows.
+
+While nothing has to change on a shared wire, what goes out are the upstream's own bytes: an event's bytes follow as
+soon as all it means may be seen. The first change ends that, and so do the first bytes that are not strictly the
+wire's (`wire.regularity`): what follows is written anew.
+
+Cost: each event is decoded and scanned once, runs of text deltas by their stencil. Bytes that must wait are kept as
+they came.
+"""
+
+from typing import Generic
+
+from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
+from mustcall.core.limits import DEFAULTS, GatewayLimits
+from mustcall.core.origin import Wire
+from mustcall.core.reply import Reply, Usage
+from mustcall.core.streams.assembler import Assembler
+from mustcall.core.streams.events import Ended, Event, Failed, PartReasoningDelta, PartTextDelta
+from mustcall.engine.off_loop import LARGE
+from mustcall.engine.replies.outlets import Outlet, P
+from mustcall.policy.failures.rejection import without_generation
+from mustcall.policy.reply.gate import Gate
+from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanFindings
+from mustcall.wire.codec import StreamDecoder
+from mustcall.wire.delta_template import DeltaTemplate
+from mustcall.wire.regularity import regularity_for
+from mustcall.wire.regularity.contract import is_utf8
+from mustcall.wire.sse import Silence, SseDecoder, SseEvent
+
+__all__ = ["StreamRelay"]
+
+#: Events of one piece that are read together while it is not known what its text deltas look like, and how often.
+_GROUP = 2
+_GROUPS = 8
+#: Stencils made for one stream at most: one whose deltas always differ is not tried for ever.
+_STENCILS = 16
+
+
+class StreamRelay(Generic[P]):
+    """The stream of one attempt. At its end either `error` is set or `reply` can be taken.
+
+    `shared` is the wire of both sides, if it is one.
+    """
+
+    def __init__(
+        self,
+        decoder: StreamDecoder,
+        shared: Wire | None,
+        lens: ReplyScanner,
+        gate: Gate,
+        outlet: Outlet[P],
+        *,
+        raw: bool,
+        limits: GatewayLimits = DEFAULTS,
+    ) -> None:
+        self._sse = SseDecoder(limits)
+        self._decoder = decoder
+        regularity = self._regularity = None if shared is None else regularity_for(shared)
+        self._regular = True
+        self._gate = gate
+        self._outlet = outlet
+        self._nothing = outlet.nothing
+        self._assembler = Assembler()
+        self._held: list[bytes] = []
+        self._released: list[Event] = []
+        #: Whether the reply is complete, or has failed in its own words.
+        self.ended = False
+        self._settled_reply: Reply | None = None
+        self._stencil: DeltaTemplate | None = None
+        self._part = -1
+        self._patience = _STENCILS
+        self.lens = lens
+        self._settles = lens.settles
+        #: What came without saying anything.
+        self.silence = Silence(limits)
+        #: Whether the last of it said nothing.
+        self.quiet = False
+        #: Whether the caller gets the upstream's own bytes.
+        self.raw = raw and regularity is not None
+        if raw and regularity is not None:
+            outlet.named_by(lambda: regularity.names)
+        #: What the stream failed with; the upstream's own word may have the model's generation in it (rule 128).
+        self.error: MustcallError | None = None
+        self._deltas = 0
+        #: Whether the error is the upstream's own word, in the bytes that came.
+        self.said_so = False
+
+    @property
+    def began(self) -> bool:
+        """Whether this attempt itself let something out; after others did, it lets nothing out before its verdict."""
+        return self._gate.begun
+
+    @property
+    def holding(self) -> bool:
+        """Whether what comes now waits for the verdict."""
+        return self._gate.stopped
+
+    @property
+    def strains(self) -> bool:
+        """Whether reading the next piece may take long: it belongs to an event that is large already."""
+        return self._sse.size > LARGE
+
+    def feed(self, piece: bytes) -> P:
+        """Take the next bytes and return what may go out; raise `UpstreamGarbage` for what cannot be read."""
+        stencil, run = self._stencil, None
+        if stencil is not None and self._flows and not self._sse.holds:
+            # Most pieces of most replies: deltas like the one before, and nothing else.
+            run = stencil.run(piece, 0)
+            if run is not None and run[1] == len(piece):
+                return self._feed_text(piece, self._part, run[0])
+        block = self._sse.frame(piece)
+        if not block:
+            return self._nothing
+        try:
+            if self.raw and not self._gate.stopped and b"\r" not in block:
+                return self._feed_flowing(block, run)
+            self._stencil = None  # the part it was made for may end here
+            return self._feed(block, self._sse.read(block))
+        except RecursionError:
+            raise UpstreamGarbage("the upstream's stream is nested too deeply") from None
+
+    def _feed_flowing(self, block: bytes, run: tuple[str, int] | None = None) -> P:
+        """Take the events of one piece where text goes out as it comes: deltas in runs, a few others at a time.
+
+        `run` is the one that the block begins with, where that is known.
+        """
+        out: list[P] = []
+        start, size, groups = 0, len(block), _GROUPS
+        while start < size:
+            if run is None and self._stencil is not None and self._flows:
+                run = self._stencil.run(block, start)
+            if run is not None:
+                text, end = run
+                out.append(self._feed_text(block[start:end], self._part, text))
+                groups, run = 0, None  # what follows a run in the same piece is mostly the end
+            else:
+                end = _behind(block, start, _GROUP) if groups and not self._gate.stopped else size
+                groups -= 1
+                try:
+                    out.append(self._feed_group(block if end - start == size else block[start:end]))
+                except MustcallError as error:
+                    if not out:
+                        raise
+                    self.fail(error)  # what came before it is on its way
+                    self.ended = True
+                    break
+            start = end
+        return out[0] if len(out) == 1 else self._outlet.joined(out)
+
+    @property
+    def _flows(self) -> bool:
+        """Whether text goes out as it comes, with nothing waiting before it."""
+        return self.raw and self._gate.begun and not self._gate.stopped and not self._held
+
+    def _feed_group(self, block: bytes) -> P:
+        """Take a few events; if the last is nothing but text, it shows what those that follow will look like."""
+        self._stencil = None
+        data = self._feed(block, self._sse.read(block))
+        if self._patience and self._flows:
+            last = block[block.rfind(b"\n\n", 0, -2) + 2 :] if block.count(b"\n\n") > 1 else block
+            peeled = self._decoder.peel(last) if is_utf8(last) else None
+            if peeled is not None:
+                self._patience -= 1
+                self._part, text = peeled
+                self._stencil = DeltaTemplate.of(last, text, self._read_text)
+        return data
+
+    def _read_text(self, event: bytes) -> str | None:
+        peeled = self._decoder.peel(event)
+        return None if peeled is None else peeled[1]
+
+    def _feed_text(self, block: bytes, part: int, text: str) -> P:
+        """Take bytes that are nothing but text of one part: most of most replies."""
+        only = self._decoder.take_text(part, text)
+        self._assembler.feed(only)
+        shown = self.lens.feed(only)
+        if len(shown) == 1 and shown[0] is only:
+            return self._outlet.forward_one(block, only)
+        self._show(shown)
+        return self._let_out(block)
+
+    def fail(self, error: MustcallError) -> None:
+        """End the stream with a failure that is not the upstream's own word."""
+        self.error = error
+
+    def reply(self) -> Reply:
+        """Return the reply as a whole, or what is wanted of it."""
+        return self._settled_reply or self._assembler.reply()
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether nothing more needs to come: a demanded call is there, or the text goes on in blanks."""
+        return self._settles and (self.lens.settled or self.lens.runs_dry)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the reply so far is all that is wanted of it."""
+        return self._settled_reply is not None
+
+    def settle(self, input_tokens: int) -> None:
+        """Take the reply as if it ended here.
+
+        A server counts tokens at the end of a reply, which does not come: what was written is counted by its pieces,
+        most servers sending one for each token, and `input_tokens` stands for the prompt.
+        """
+        self._settled_reply = self._assembler.so_far(Usage(input_tokens=input_tokens, output_tokens=self._deltas))
+
+    def found(self, reply: Reply) -> ScanFindings:
+        """Return what was found in the reply's text; one that was not what was streamed is looked through again.
+
+        Raise `UpstreamGarbage` if the caller has seen what the reply's end takes back.
+        """
+        if self.settled and not self.lens.settled:
+            return self.lens.fresh().read(reply)  # its scanners have not seen the end
+        if not self._assembler.contradicted:
+            return self.lens.found(reply)
+        if self.began:
+            raise UpstreamGarbage("the upstream contradicted at its end what it had streamed before")
+        return self.lens.fresh().read(reply)
+
+    @property
+    def irregular(self) -> bool:
+        """Whether the bytes were not strictly the caller's wire: what they mean must not be said in their form."""
+        return self._regularity is not None and not (self._regular and self._regularity.complete)
+
+    def rest(self) -> P:
+        """Return the bytes that waited, as they came."""
+        held, self._held = b"".join(self._held), []
+        return self._outlet.forward(held, [])
+
+    def last_words(self) -> P:
+        """Return the text that may be seen and waited only because it came in one piece with what may not."""
+        self.raw = False
+        self._held.clear()
+        return self._write()
+
+    def close(self) -> P:
+        """Take the end of the bytes and return what may go out."""
+        block, events = self._sse.close_block()
+        # A server may hang up right after its last line, without the blank one that ends the event.
+        data = self._feed(block + b"\n\n" if block and not block.endswith((b"\n\n", b"\r\r")) else block, events)
+        if not self.ended:
+            self._take(self._decoder.close())
+            self.said_so = False  # the decoder's word: no byte of it came
+        return data
+
+    def _feed(self, block: bytes, events: list[SseEvent]) -> P:
+        """Take the events of one piece and return what may go out."""
+        if not block:
+            return self._nothing
+        regularity = self._regularity
+        if regularity is not None and self._regular and not regularity.takes(block, events):
+            # Bytes that wait are void: what they mean is written anew.
+            self._regular = self.raw = False
+            self._held.clear()
+        decoded = self._decoder.feed_all(events)
+        if not decoded:
+            self.quiet = True
+            self.silence.note(block)
+        elif self.quiet:
+            self.quiet = False
+            self.silence.end()
+        if regularity is None or not self.raw:
+            self._take(decoded)
+            return self._write()
+        self._take(decoded)
+        return self._let_out(block)
+
+    def _let_out(self, block: bytes) -> P:
+        """Return what may go out after a piece: its bytes if all they mean may be seen, else they wait."""
+        gate, lens = self._gate, self.lens
+        if lens.touched and not gate.stopped:
+            # What follows is not what came: bytes that wait are void, what they mean is written anew.
+            self.raw = False
+            self._held.clear()
+            return self._write()
+        self._held.append(block)
+        if not gate.begun or gate.stopped or lens.pending or not (self._regularity and self._regularity.settled):
+            return self._nothing
+        released, self._released = self._released, []
+        held, self._held = b"".join(self._held), []
+        return self._outlet.forward(held, released)
+
+    def _write(self) -> P:
+        if not self._released:
+            return self._nothing
+        released, self._released = self._released, []
+        return self._outlet.write(released)
+
+    def _take(self, events: list[Event]) -> None:
+        """Fold events into the reply and let out what may be seen."""
+        for event in events:
+            self._assembler.feed(event)
+            if isinstance(event, PartTextDelta | PartReasoningDelta):
+                self._deltas += 1
+            elif isinstance(event, Ended):
+                self.ended = True
+            elif isinstance(event, Failed):
+                self.ended = True
+                self.error = UpstreamRejected(event.error)
+                self.said_so = without_generation(event.error) is event.error
+            self._show(self.lens.feed(event))
+
+    def _show(self, events: list[Event]) -> None:
+        gate = self._gate
+        if gate.stopped:
+            return
+        for event in events:
+            self._released += gate.feed(event)
+        if self.lens.marked:
+            gate.stop()
+
+
+def _behind(block: bytes, start: int, count: int) -> int:
+    """Return where so many events end, or the block."""
+    for _ in range(count):
+        start = block.find(b"\n\n", start) + 2
+        if start == 1:
+            return len(block)
+    return start

@@ -1,0 +1,1 @@
+"""The tools that come with mustcall, and what they are made of."""
