@@ -18,6 +18,7 @@ from mustcall.replay import RecordedRequest as Sent
 from mustcall.replay.minimising import Minimising
 from mustcall.replay.reducing import CONFIRMING
 from mustcall.testing import Answer, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
+from support.compared import leave_all
 from support.shrinking import CULPRIT, WORDS, large, names
 
 TALK = Turn(Say('<tool_call>{"name": "tool_7", "arguments": {}}</tool_call>'))
@@ -141,6 +142,7 @@ def test_the_written_test_runs_and_passes(tmp_path: Path) -> None:
 
 def test_the_issue_has_versions_and_the_curl_line_sends_the_request(tmp_path: Path) -> None:
     """What is written is enough to see the failure elsewhere; no key is in it."""
+    leave_all("minimising sends what it pleases; what is written is looked at")
     with ScriptedUpstream(adversary()) as upstream:
         minimise(tmp_path, upstream, Wire.CHAT)
         out = tmp_path / "out"
@@ -236,6 +238,7 @@ def test_ctrl_c_keeps_the_smallest_request_so_far(tmp_path: Path) -> None:
 
 def test_the_script_finds_the_request_from_any_directory(tmp_path: Path) -> None:
     """The request is beside the script, not where it is started."""
+    leave_all("minimising sends what it pleases; what is written is looked at")
     with ScriptedUpstream(adversary()) as upstream:
         minimise(tmp_path, upstream, Wire.CHAT)
         sent = len(upstream.requests)

@@ -23,7 +23,7 @@ from mustcall.profiles import read_profile
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.providers import PROVIDERS
-from support.compared import leave
+from support.compared import leave, leave_all
 from support.htmlpage import Page
 from support.http import post
 from support.laddering import climbed
@@ -100,6 +100,7 @@ def test_the_matrix_fits_the_terminal(probe: Probe, columns: int) -> None:
 
 def test_the_quick_set_is_about_24_requests_and_never_more_than_announced(probe: Probe) -> None:
     """The whole quick set, on each wire."""
+    leave_all("what a probe asks is its own; how often is counted here")
     for wire in Wire:
         with ScriptedUpstream(deaf) as upstream:
             done = probe(f"{wire}={upstream.base_url}", "--quick")
@@ -109,6 +110,7 @@ def test_the_quick_set_is_about_24_requests_and_never_more_than_announced(probe:
 
 def test_a_client_chooses_wire_and_cells(probe: Probe) -> None:
     """`--for claude-code` asks on Messages, whatever wire the address names, and for nothing it does not need."""
+    leave_all("what a probe asks is its own; how often is counted here")
     with ScriptedUpstream(deaf) as upstream:
         done = probe(f"chat={upstream.base_url}", "--quick", "--for", "claude-code")
     assert {one.path for one in posts(upstream)} == {"/v1/messages", "/v1/messages/count_tokens"}

@@ -6,6 +6,7 @@ Data that is shown as it is (examples of text formats, JSON without blanks) is n
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,10 +24,19 @@ from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.ledger import ContentsKept
 from mustcall.testing import Call, RunningGateway, Say, ScriptedUpstream, Turn
 from support.benching import whole_run
+from support.compared import leave_all
 from support.http import post
 
-TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
-ASKED = {"model": "m", "messages": [{"role": "user", "content": "Oslo?"}], "tools": [TOOL], "tool_choice": "required"}
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}},
+}
+ASKED: dict[str, Any] = {
+    "model": "m",
+    "messages": [{"role": "user", "content": "Oslo?"}],
+    "tools": [TOOL],
+    "tool_choice": "required",
+}
 CONFIG = """
 [[upstream]]
 use = "chat=http://127.0.0.1:9/v1"
@@ -55,6 +65,7 @@ def lines_of(*arguments: str) -> list[str]:
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_commands_fit_eighty_columns(command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every line that has a blank to break at fits; what is indented by four blanks in `dialects` is an example."""
+    leave_all("what is printed is looked at, not what is sent")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "body.json").write_bytes(msgspec.json.encode(ASKED))
     (tmp_path / "mustcall.toml").write_text(CONFIG)

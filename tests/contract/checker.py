@@ -26,6 +26,8 @@ __all__ = ["CEILING", "check"]
 CEILING = 5
 
 _FOREIGN = ("Traceback (most recent", "internal_error", "the gateway failed")
+#: After these an upstream may be asked for the reply in one piece: it refuses streams, or breaks on one of calls.
+_NO_STREAM = re.compile(r"HTTP 50[01] |HTTP \d+ 'stream")
 #: Refusals that depend on the model, so that a gateway may have to learn them (rules 33, 100).
 _LEARNT = (None, "never_forces_thinking", "ends_with_user")
 #: Where a request holds its answer to a schema: in settings of the wires, in fields of servers.
@@ -314,10 +316,12 @@ class _Turn:
                 for kind, mark in marks.items():
                     if mark in text:
                         yield f"request {number}: {kind} of attempt {k} ({one.what}) was sent on"
+            breaks = any(_NO_STREAM.match(one.what) for one in self.told[:before])
             before += request.refused_by is None
-            yield from (f"request {number}: {problem}" for problem in self._problems_of(request, first=not number))
+            problems = self._problems_of(request, first=not number, breaks=breaks)
+            yield from (f"request {number}: {problem}" for problem in problems)
 
-    def _problems_of(self, request: Recorded, *, first: bool) -> Iterator[str]:
+    def _problems_of(self, request: Recorded, *, first: bool, breaks: bool) -> Iterator[str]:
         """Yield what a request asks for that neither its caller nor a demanded call explains (rules 22, 137, 140)."""
         scenario, body = self.scenario, as_object(request.body)
         forced, streamed = scenario.demand.forced, body.get("stream") is True
@@ -331,7 +335,7 @@ class _Turn:
             and "protocol" not in scenario.controls
         ):
             yield "streamed although the model is known to obey a force"
-        if scenario.stream and not streamed:
+        if scenario.stream and not streamed and not breaks:
             yield "not streamed although its caller reads as it comes"
         if not forced and any(field in body for field in _GRAMMAR_FIELDS):
             yield "constrained although nothing was demanded"

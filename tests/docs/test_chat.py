@@ -31,7 +31,7 @@ def test_every_option_is_documented() -> None:
 
 def test_every_command_is_documented() -> None:
     """Each `/command` has its row, and there are no others."""
-    source = (Path(__file__).parents[2] / "src" / "mustcall" / "cli" / "chat.py").read_text(encoding="utf-8")
+    source = (Path(__file__).parents[2] / "src" / "mustcall" / "cli" / "asking" / "chat.py").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(/\w+)` \|", PAGE, re.MULTILINE)) == set(
         re.findall(r'^ +"(/\w+)": \(', source, re.MULTILINE)
     )

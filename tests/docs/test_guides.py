@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 
 from mustcall.cli import COMMANDS, cli
 from mustcall.gateway.config.settings import load_settings, settings_from_flags
@@ -27,7 +28,7 @@ PAGES = sorted([*(ROOT / "docs" / "guides").glob("*.md"), *(ROOT / "docs" / "sta
 BLOCK = re.compile(
     r'(<!-- needs: [^>]+-->\n)?```(\w+)(?: title="([^"]+)")?\n(.*?)```\n(?:\n```text\n(.*?)```)?', re.DOTALL
 )
-KNOWN = {"python", "toml", "json", "sh", "text", "js"}
+KNOWN = {"python", "toml", "json", "yaml", "sh", "text", "js"}
 
 
 def blocks(page: Path, *languages: str) -> Iterator[tuple[str, str, str | None]]:
@@ -64,7 +65,7 @@ def test_the_python_runs(
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
 def test_the_files_load(page: Path, tmp_path: Path) -> None:
     """What stands on a page as mustcall.toml is one; the files of other programs can be read."""
-    for title, code, _ in blocks(page, "toml", "json"):
+    for title, code, _ in blocks(page, "toml", "json", "yaml"):
         if title == "mustcall.toml":
             file = tmp_path / "mustcall.toml"
             file.write_text(code, encoding="utf-8")
@@ -72,6 +73,8 @@ def test_the_files_load(page: Path, tmp_path: Path) -> None:
             assert load_settings(file, environment=keys).endpoints
         elif title.endswith(".toml"):
             assert tomllib.loads(code)
+        elif title.endswith(".yaml"):
+            assert yaml.safe_load(code)
         else:
             assert title
             assert json.loads(code)

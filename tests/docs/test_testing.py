@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mustcall.testing import ScriptedModel
+from support.compared import leave_all
 from support.embedded import readied
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
@@ -23,6 +24,7 @@ WORDS = [
 
 def test_every_block_runs() -> None:
     """The page is one program, and its assertions hold."""
+    leave_all("a page shows what comes of a request, not what is sent")
     readied()
     names: dict[str, Any] = {"__name__": "testing"}
     for block in BLOCKS:

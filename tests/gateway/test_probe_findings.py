@@ -8,6 +8,7 @@ from mustcall.testing import Call, Fail, FakeClock, Recorded, RunningGateway, Sa
 from mustcall.testing.offers import as_object
 from mustcall.testing.script import Answer
 from support.http import post
+from support.laddering import climbed
 
 TOOL: dict[str, Any] = {
     "type": "function",
@@ -78,15 +79,27 @@ def test_a_server_that_breaks_on_our_stream_is_asked_whole(status: int) -> None:
 
 
 def test_a_500_to_the_callers_own_stream_is_the_callers() -> None:
-    """What the caller streamed is not sent whole: its error is told."""
+    """What the caller streamed without tools is not sent whole: its error is told."""
+    body = ASKED | {"stream": True}
+    with (
+        ScriptedUpstream(default=Fail(500, "Internal Server Error")) as upstream,
+        RunningGateway(f"chat={upstream.base_url}", clock=FakeClock()) as gateway,
+    ):
+        assert post(f"{gateway.base_url}/chat/completions", body).status == 500
+        assert [one.body for one in upstream.requests] == [body] * 3
+
+
+def test_an_outage_costs_a_demanded_call_five_requests() -> None:
+    """A stream of calls that breaks is asked for whole, then by the next rung; what is broken for good ends there."""
     body = ASKED | {"tools": [TOOL], "tool_choice": "required", "stream": True}
     with (
         ScriptedUpstream(default=Fail(500, "Internal Server Error")) as upstream,
         RunningGateway(f"chat={upstream.base_url}", clock=FakeClock()) as gateway,
     ):
-        assert post(f"{gateway.base_url}/chat/completions", body).status >= 500
-        bodies = [one.body for one in upstream.requests]
-        assert bodies == [body] * len(bodies)
+        assert post(f"{gateway.base_url}/chat/completions", body).status == 500
+        whole = {name: value for name, value in body.items() if name != "stream"}
+        schema = climbed("chat", whole)[1]
+        assert [one.body for one in upstream.requests] == [*[body] * 3, whole, schema]
 
 
 @pytest.mark.parametrize(

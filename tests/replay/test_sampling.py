@@ -145,8 +145,8 @@ def test_refusals_and_faults_are_verdicts_and_bare_never_asks_again() -> None:
     with ScriptedUpstream(default=Fail(500, "down")) as upstream:
         bare, _ = asyncio.run(collect(upstream, Wire.CHAT, recorded))
         asked = json.loads(recorded.body)
-        streamed = climbed("chat", asked)[0]
-        assert [one.body for one in upstream.requests] == [asked, *[streamed] * 3, asked]
+        streamed, schema, *_ = climbed("chat", asked)
+        assert [one.body for one in upstream.requests] == [asked, *[streamed] * 3, asked, schema]
     assert bare.verdict == "unavailable"
 
 

@@ -19,7 +19,8 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
 
-from mustcall.engine import exchange, turn
+from mustcall.engine import exchange
+from mustcall.engine.attempts import sending as sending_attempts
 from mustcall.engine.turn import EngineTurn
 from mustcall.testing import Answer, Recorded, ScriptedModel, ScriptedUpstream
 from mustcall.testing.model import _Script  # pyright: ignore[reportPrivateUsage]
@@ -190,7 +191,7 @@ def _note_turns() -> None:
 
     EngineTurn.__init__ = beginning
     exchange.send_patiently = forwarding  # pyright: ignore[reportPrivateImportUsage]
-    turn.send_patiently = trying  # pyright: ignore[reportPrivateImportUsage]
+    sending_attempts.send_patiently = trying  # pyright: ignore[reportPrivateImportUsage]
     HttpTransport.send = carrying
 
 

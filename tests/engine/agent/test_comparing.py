@@ -131,7 +131,7 @@ async def test_a_failure_beside_the_point_is_no_answer(then: Say, *, stream: boo
     called = said("chat", 0, ("add", {"first": -1, "second": 2}))
     after = sent(*called, *results("chat", 0, f"Error: {FAILED}"))
     reminded = [] if then.text else [{**after, "messages": [*after["messages"], user("chat", Wording().empty)]}] * 2
-    script = [failing, *[Turn(then)] * (1 + len(reminded)), Turn(Say("It is 42, and always was."))]
+    script: list[Answer] = [failing, *[Turn(then)] * (1 + len(reminded)), Turn(Say("It is 42, and always was."))]
     sends = [sent(), after, *reminded, plain_question()]
     if stream:
         sends = [{**body, "stream": True, "stream_options": {"include_usage": True}} for body in sends]

@@ -159,9 +159,9 @@ async def test_a_demanded_step_is_not_charged_for_its_retries() -> None:
     result = await agent.run("Am I verified?", output=schema, hops=1)
     assert (log, result.output) == (["verify"], {"paid": False})
     assert [call.status for call in result.calls] == [CallStatus.PARSE_ERROR, CallStatus.OK]
-    nothing = {"type": "object", "properties": {}, "additionalProperties": False}
+    nothing: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
     amount = {"properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
-    offered = [
+    offered: list[dict[str, Any]] = [
         {"name": "verify", "description": "Verify the customer.", "parameters": nothing},
         {"name": "transfer", "description": "Transfer an amount.", "parameters": nothing | amount},
     ]
@@ -172,7 +172,7 @@ async def test_a_demanded_step_is_not_charged_for_its_retries() -> None:
         "with nothing before or after it:\n"
         '{"properties":{"paid":{"type":"boolean"}},"required":["paid"],"type":"object"}',
     }
-    usual = {
+    usual: dict[str, Any] = {
         "model": "scripted",
         "messages": [system, asked],
         "tools": [{"type": "function", "function": each} for each in offered],
@@ -181,7 +181,7 @@ async def test_a_demanded_step_is_not_charged_for_its_retries() -> None:
     mark = 'id="9d6db6da40889760"'
     told = f'<untrusted-data from="verify" {mark}>\nverified\n</untrusted-data {mark}>'
     directive = "Answer with one JSON object that calls one of these tools, with its name and arguments:\n"
-    call = {
+    call: dict[str, Any] = {
         "type": "object",
         "properties": {"name": {"type": "string", "enum": ["verify"]}, "arguments": nothing},
         "required": ["name", "arguments"],

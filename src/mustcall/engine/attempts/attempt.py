@@ -139,7 +139,7 @@ class Attempt(Generic[P]):
                 with IdleTimer(max(0.0, context.deadline - context.services.clock.monotonic())):
                     body = await reading
         except MustcallError as error:
-            self.error = error
+            self.error = error.with_traceback(None)  # its frames hold this attempt, and all that was read
             return
         except TimeoutError:
             self.error = self._teaching.out_of_time(_TOO_LONG)
@@ -154,7 +154,7 @@ class Attempt(Generic[P]):
         try:
             reply = self.reply = await heavily(self._decoded, body) if len(body) > LARGE else self._decoded(body)
         except MustcallError as error:
-            self.error = error
+            self.error = error.with_traceback(None)
         else:
             self.heavy = is_heavy(body, reply)
 

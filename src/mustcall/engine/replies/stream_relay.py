@@ -181,7 +181,7 @@ class StreamRelay(Generic[P]):
 
     def fail(self, error: MustcallError) -> None:
         """End the stream with a failure that is not the upstream's own word."""
-        self.error = error
+        self.error = error.with_traceback(None)  # its frames hold all that was read
 
     def reply(self) -> Reply:
         """Return the reply as a whole, or what is wanted of it."""
