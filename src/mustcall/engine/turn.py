@@ -97,7 +97,7 @@ class EngineTurn:
                     if not attempt.gave_reply():
                         if await self._sending.again_after(attempt.failure.info(), shown=bool(outlet.shown)):
                             continue
-                        yield await self._give_up(relay, attempt.failure, outlet)
+                        yield await self._give_up(relay, attempt.take_failure(), outlet)
                         return
                 data = await self._conclude(attempt, outlet)
                 if data:
@@ -148,7 +148,7 @@ class EngineTurn:
             if attempt.error is None or attempt.gave_reply():
                 return attempt
             if not await sending.again_after(attempt.failure.info(), shown=bool(outlet.shown)):
-                raise attempt.failure
+                raise attempt.take_failure()
 
     async def _conclude(self, attempt: Attempt[P], outlet: Outlet[P]) -> P:
         """Judge an attempt's reply and return what of it goes out now; the turn is over where it is accepted."""

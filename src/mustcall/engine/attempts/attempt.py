@@ -211,6 +211,13 @@ class Attempt(Generic[P]):
         assert self.error is not None, "it failed"
         return self.error
 
+    def take_failure(self) -> MustcallError:
+        """Return what it failed with and forget it: raised, it would hold this attempt as long as this held it."""
+        failure, self.error = self.failure, None
+        if self.relay is not None:
+            self.relay.error = None
+        return failure
+
     def uncover(self, error: ErrorInfo) -> bool:
         """Take the reply inside an upstream's error, if there is one."""
         context, token = self._context, self._context.token

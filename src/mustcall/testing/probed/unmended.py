@@ -1,6 +1,7 @@
 """Lies that a gateway leaves as they are, each with what is broken behind it and why: a table, printed in the docs.
 
-A row is `measured` where a profile that the probe wrote mends it: nothing in one exchange gives the lie away.
+A row is `measured` where a profile that the probe wrote mends it: nothing in one exchange gives the lie away. It is
+`by_chance` where the lie shows only if requests meet at the server.
 """
 
 import msgspec
@@ -14,10 +15,11 @@ class Unmended(msgspec.Struct, frozen=True, kw_only=True):
     broken: frozenset[str]
     why: str
     measured: bool = False
+    by_chance: bool = False
 
 
-def _left(why: str, *broken: str, measured: bool = False) -> Unmended:
-    return Unmended(broken=frozenset(broken), why=why, measured=measured)
+def _left(why: str, *broken: str, measured: bool = False, by_chance: bool = False) -> Unmended:
+    return Unmended(broken=frozenset(broken), why=why, measured=measured, by_chance=by_chance)
 
 
 _MODELS_CHOICE = "under `auto` the model decides whether and how often it calls"
@@ -43,6 +45,7 @@ UNMENDED: dict[str, Unmended] = {
     "stores_nothing": _left(_NOT_TOLD, "stored_response", measured=True),
     "refuses_128_tools": _left("which tools to leave out is the caller's choice; the refusal says so", "tools.128"),
     "crashes_with_32_tools": _left("as above; a 500 does not say so", "tools.32", "tools.128"),
+    "mixes_up_requests": _left("whose answer one is cannot be told", "concurrency.8", by_chance=True),
     "garbles_unicode": _left("what was garbled cannot be told from what was meant", "unicode"),
 }
 
