@@ -24,7 +24,7 @@ def stage() -> Generator[Stage]:
 
 def counting(wire: str, *stops: str, **fields: Any) -> dict[str, Any]:
     """A request with stop sequences."""
-    return request(wire, User("Count."), **{_FIELD[wire]: list(stops)}, **fields)
+    return request(wire, User("Count."), **{"tools": (), _FIELD[wire]: list(stops), **fields})
 
 
 @pytest.mark.parametrize(("caller", "upstream", "stream"), _GRID)
@@ -56,8 +56,25 @@ def test_a_healthy_reply_is_forwarded_as_it_came(stage: Stage, wire: str, *, str
 
 @pytest.mark.parametrize("wire", list(_FIELD))
 def test_calls_are_kept(stage: Stage, wire: str) -> None:
-    """A call behind the sequence is a call: only the text ends."""
-    body = counting(wire, "\n\n")
+    """Where tools are on offer, text may be part of a call: it stays as it came."""
+    body = request(wire, User("Count."), **{_FIELD[wire]: ["\n\n"]})
     turn = Turn(Say("Let me see.\n\nIt is"), Call("get_weather", {"city": "Paris"}))
     got = stage.play(turn).ask(wire, body)
-    assert (got.text, len(got.calls), len(stage.bodies)) == ("Let me see.", 1, 1)
+    assert (got.text, len(got.calls), len(stage.bodies)) == ("Let me see.\n\nIt is", 1, 1)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("wire", list(_FIELD))
+@pytest.mark.parametrize(
+    ("stop", "said", "text"),
+    [
+        ("\n", "\nHello", "\nHello"),
+        ("\n", "\nHello\nWorld", "\nHello"),
+        ("\n\n", "<think>a\n\nb</think>answer here", "<think>a\n\nb</think>answer here"),
+    ],
+    ids=["begins with the stop", "and has it later", "begins with a tag"],
+)
+def test_what_is_left_as_it_came(stage: Stage, wire: str, stop: str, said: str, text: str, *, stream: bool) -> None:
+    """An answer that would be empty is not cut, and neither is reasoning in the text: one upstream call."""
+    got = stage.play(Turn(Say(said))).ask(wire, counting(wire, stop, stream=stream))
+    assert (got.text, len(stage.bodies)) == (text, 1)

@@ -3,6 +3,7 @@
 `[]` is two bytes and takes 64; one emoji makes a text of a megabyte take four.
 """
 
+from collections.abc import Sequence
 from sys import getsizeof
 from typing import Any
 
@@ -35,6 +36,15 @@ def weigh(value: Any) -> Weighed | None:
     waiting: list[Any] = [[value]]
     root = True
     for one in waiting:
+        if root:
+            root = False
+        else:
+            count = len(one)
+            left -= count
+            if left < 0:
+                return None
+            signs += count or 1
+            structure += getsizeof(one)
         # The types are JSON's own, and this is done for each value of each new message.
         inner = one
         kind = one.__class__
@@ -51,15 +61,6 @@ def weigh(value: Any) -> Weighed | None:
                 waiting.append(each)
             else:
                 texts += getsizeof(each)
-        if root:
-            root = False
-            continue
-        count = len(one)
-        left -= count
-        if left < 0:
-            return None
-        signs += count or 1
-        structure += getsizeof(one)
     return Weighed(texts, structure, signs, wide)
 
 
@@ -78,20 +79,34 @@ def weigh_structure(value: dict[str, Any] | list[Any]) -> int | None:
 
 
 def footprint(value: object) -> int:
-    """Return about how many bytes a value of ours takes, with all that it holds; what it holds twice counts twice."""
-    size = 0
-    waiting: list[Any] = [value]
-    for one in waiting:
-        size += getsizeof(one)
-        kind = one.__class__
-        if kind is dict:
-            waiting += one
-            waiting += one.values()
-        elif kind in _HOLDERS:
-            waiting += one
-        elif isinstance(one, msgspec.Struct):
-            waiting += msgspec.structs.astuple(one)
-    return size
+    """Return about how many bytes a value of ours takes, with all that it holds; what it holds twice counts twice.
+
+    Of a value with many members, the first are walked through and stand for the others: this is asked on the loop.
+    """
+    members = _members(value)
+    size = done = walked = 0
+    for member in members:
+        waiting: list[Any] = [member]
+        for one in waiting:
+            size += getsizeof(one)
+            if one.__class__ not in _LEAVES:
+                waiting += _members(one)
+        done, walked = done + 1, walked + len(waiting)
+        if walked > _WALKED:
+            break
+    return getsizeof(value) + (size * len(members) // done if done else 0)
 
 
+def _members(value: Any) -> Sequence[Any]:
+    kind = value.__class__
+    if kind is dict:
+        return [*value, *value.values()]
+    if kind in _HOLDERS:
+        return tuple(value)
+    return msgspec.structs.astuple(value) if isinstance(value, msgspec.Struct) else ()
+
+
+#: So many values are walked through before the rest is estimated.
+_WALKED = 2048
+_LEAVES = frozenset({str, bytes, int, float, bool, type(None)})
 _HOLDERS = frozenset({tuple, list, set, frozenset})

@@ -325,7 +325,9 @@ class Service:
             finally:
                 await reply.close()
             tokens = decode_count(counted)  # raises for anything else
-            if tokens * _IMPLAUSIBLE < len(body) and (own := _estimated_count(body)) and _is_far_off(tokens, own):
+            # The bytes of a file say nothing about its tokens.
+            odd = tokens * _IMPLAUSIBLE < len(body) and b'"source"' not in body
+            if odd and _is_far_off(tokens, own := _estimated_count(body)):
                 return own
         elif reply.status in _NO_SUCH_ROUTE and not _names_model(error):
             return _estimated_count(body)

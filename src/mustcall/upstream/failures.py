@@ -22,6 +22,7 @@ __all__ = [
     "no_turn",
     "not_http",
     "proxy_refused",
+    "unreadable_proxy",
     "unusable_proxy",
     "unusable_url",
 ]
@@ -106,6 +107,14 @@ def answer_too_fine(limit: int) -> UpstreamGarbage:
 def _unsent(error: UpstreamTimeout) -> UpstreamTimeout:
     error.sent = False
     return error
+
+
+def unreadable_proxy(call: UpstreamCall) -> UpstreamUnavailable:
+    """The proxy that the environment names has an address that cannot be read; it may hold a password."""
+    return UpstreamUnavailable(
+        f"the environment names a proxy for {host_of(call)} whose address cannot be read: look at HTTP_PROXY, "
+        "HTTPS_PROXY and ALL_PROXY, and write odd characters of a password with percent signs (%40 for @)"
+    )
 
 
 def unusable_proxy(call: UpstreamCall, kind: str) -> UpstreamUnavailable:

@@ -58,7 +58,8 @@ def _hop(call: UpstreamCall) -> ProxyHop | None:
         return None
     hop = read_proxy(proxy)
     if hop is None:
-        raise failures.unusable_proxy(call, urlsplit(proxy).scheme)
+        kind = proxy.partition("://")[0].lower()
+        raise failures.unreadable_proxy(call) if kind in ("http", "https") else failures.unusable_proxy(call, kind)
     return hop
 
 

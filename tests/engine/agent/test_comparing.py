@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mustcall import Agent, RunResult, TextDelta
+from mustcall import Agent, RunResult, TextDelta, tool
 from mustcall.core.adaptation import AdaptationKind
 from mustcall.core.errors import ConfigError, MustcallError, ToolError
 from mustcall.core.parts import Text
@@ -43,13 +43,15 @@ async def asked(
     model: str = "tiny-0.5b",
     check: str = "small",
     sends: list[dict[str, Any]] | None = None,
+    reads: bool = False,
 ) -> RunResult:
-    """Run a script to its end; `sends` are the bodies that it must take."""
+    """Run a script to its end; `sends` are the bodies that it must take, `reads` a tool that changes nothing."""
     with ExitStack() as stack:
         upstream = stack.enter_context(ScriptedUpstream(script))
         if sends is not None:
             stack.callback(lambda: compare([one.body for one in upstream.requests], sends))
-        agent = agent_on(upstream, wire, tools=[add], model=model, check_answers=check)
+        offered = tool(side_effect=False)(add) if reads else add
+        agent = agent_on(upstream, wire, tools=[offered], model=model, check_answers=check)
         if stream:
             events, result = await collect(agent.stream("What is 17 + 25?"))
             assert "".join(event.text for event in events if isinstance(event, TextDelta)) == result.text
@@ -135,9 +137,33 @@ async def test_a_failure_beside_the_point_is_no_answer(then: Say, *, stream: boo
     sends = [sent(), after, *reminded, plain_question()]
     if stream:
         sends = [{**body, "stream": True, "stream_options": {"include_usage": True}} for body in sends]
-    result = await asked(script, stream=stream, sends=sends)
+    result = await asked(script, stream=stream, sends=sends, reads=True)
     assert (result.text, result.stopped) == ("It is 42, and always was.", Stopped.ANSWERED)
+    told = [change.detail for step in result.steps for change in step.adaptations if change.subject == "tools"]
+    assert told == ["asked without them: their calls failed, and were about nothing that the question names"]
     assert (replaced(result), len(result.calls)) == ([], 1)
+
+
+async def test_a_failed_action_is_told() -> None:
+    """A tool that may have changed something: why it failed is the answer, whatever the question names."""
+    failing = Turn(Call("add", {"first": -1, "second": 2}))
+    called = said("chat", 0, ("add", {"first": -1, "second": 2}))
+    after = sent(*called, *results("chat", 0, f"Error: {FAILED}"))
+    result = await asked([failing, Turn(Say("I have added them."))], sends=[sent(), after])
+    assert result.text == FAILED
+
+
+@pytest.mark.parametrize("then", [Say(""), Say('{"name": "add", "arguments": {"first": 1, "second": 2}}')])
+async def test_no_answer_without_tools_either(then: Say) -> None:
+    """Where the question asked alone gives nothing, or a call, the failure is told after all."""
+    failing = Turn(Call("add", {"first": -1, "second": 2}))
+    called = said("chat", 0, ("add", {"first": -1, "second": 2}))
+    after = sent(*called, *results("chat", 0, f"Error: {FAILED}"))
+    reminded = {**plain_question(), "messages": [*plain_question()["messages"], user("chat", Wording().empty)]}
+    sends = [sent(), after, plain_question(), *([] if then.text else [reminded] * 2)]
+    script: list[Answer] = [failing, Turn(Say("The sum is -1.")), *[Turn(then)] * 3]
+    result = await asked(script, sends=sends, reads=True)
+    assert (result.text, result.stopped) == (FAILED, Stopped.ANSWERED)
 
 
 async def test_a_demanded_call_that_failed_is_told() -> None:

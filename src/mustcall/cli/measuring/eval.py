@@ -201,7 +201,7 @@ def _suite_command(name: str, about: str) -> click.Command:
                 sets=chosen,
                 limit=limit,
                 seed=seed,
-                listed=hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()[:_LISTED] if ids else "",
+                listed=hashlib.sha256("\n".join(sorted(set(ids))).encode()).hexdigest()[:_LISTED] if ids else "",
                 choice=demand,
                 wire=Wire(wire) if wire else None,
                 stream=stream,
@@ -256,7 +256,7 @@ def _read_listing(file: Path | None) -> tuple[str, ...]:
     if file is None:
         return ()
     try:
-        ids = read_ids(file.read_text())
+        ids = read_ids(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:

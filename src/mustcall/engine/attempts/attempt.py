@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import Generic
 
 from mustcall.core.adaptation import AdaptationKind
-from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamRejected, UpstreamTimeout
+from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamRejected, UpstreamTimeout, without_frames
 from mustcall.core.reply import Reply
 from mustcall.engine.attempts.echoing import Echoing
 from mustcall.engine.attempts.refusals import harvested
@@ -102,7 +102,7 @@ class Attempt(Generic[P]):
         """Raise once the time is over for what waits (rule 97); what already flows has no deadline, but must flow."""
         context = self._context
         now, most = context.services.clock.monotonic(), context.endpoint.timeouts.read
-        if relay.holding and now >= context.deadline:
+        if relay.holding and not relay.finished and now >= context.deadline:
             raise self._teaching.out_of_time(_TOO_LONG)
         if relay.quiet and relay.silence.lasted(now) > most:
             raise UpstreamTimeout(f"the upstream's stream said nothing for {most:g} s (read_timeout)")
@@ -139,7 +139,7 @@ class Attempt(Generic[P]):
                 with IdleTimer(max(0.0, context.deadline - context.services.clock.monotonic())):
                     body = await reading
         except MustcallError as error:
-            self.error = error.with_traceback(None)  # its frames hold this attempt, and all that was read
+            self.error = without_frames(error)
             return
         except TimeoutError:
             self.error = self._teaching.out_of_time(_TOO_LONG)
@@ -154,7 +154,7 @@ class Attempt(Generic[P]):
         try:
             reply = self.reply = await heavily(self._decoded, body) if len(body) > LARGE else self._decoded(body)
         except MustcallError as error:
-            self.error = error.with_traceback(None)
+            self.error = without_frames(error)
         else:
             self.heavy = is_heavy(body, reply)
 

@@ -53,6 +53,8 @@ class Sending:
         record = AttemptRecord(rung=course.rung, body=body, started=clock.monotonic())
         attempts.append(record)
         call = self._outgoing.call(body, len(attempts))
+        if context.inbound.stream and not course.shaped().request.stream:
+            context.progress.holding = True  # nothing comes before all of it is there: the caller needs signs of life
         try:
             answer = await send_patiently(
                 context.services.transport,

@@ -10,7 +10,7 @@ they came.
 
 from typing import Generic
 
-from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
+from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected, without_frames
 from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply, Usage
@@ -94,6 +94,11 @@ class StreamRelay(Generic[P]):
     def holding(self) -> bool:
         """Whether what comes now waits for the verdict."""
         return self._gate.stopped
+
+    @property
+    def finished(self) -> bool:
+        """Whether what flowed has come to its end."""
+        return self._gate.finished
 
     @property
     def strains(self) -> bool:
@@ -181,7 +186,7 @@ class StreamRelay(Generic[P]):
 
     def fail(self, error: MustcallError) -> None:
         """End the stream with a failure that is not the upstream's own word."""
-        self.error = error.with_traceback(None)  # its frames hold all that was read
+        self.error = without_frames(error)
 
     def reply(self) -> Reply:
         """Return the reply as a whole, or what is wanted of it."""

@@ -40,7 +40,7 @@ EVERY: Mapping[str, JsonObject | None] = {}
 class Gate:
     """Lets events of one attempt through, in order, until something has to wait for the verdict."""
 
-    __slots__ = ("_calls", "_trusted", "_waiting", "begun", "stopped")
+    __slots__ = ("_calls", "_trusted", "_waiting", "begun", "finished", "stopped")
 
     def __init__(
         self, *, closed: bool, trusted: Mapping[str, JsonObject | None] | None = None, begun: bool = False
@@ -53,6 +53,8 @@ class Gate:
         self.begun = begun
         #: Whether everything from here on waits for the verdict.
         self.stopped = closed
+        #: Whether the stream came to its end while its events flowed: nothing waits but the verdict itself.
+        self.finished = False
 
     def stop(self) -> None:
         """Let nothing more out before the verdict."""
@@ -80,6 +82,7 @@ class Gate:
             case PartStarted(part=part):
                 shows = not isinstance(part, Text | Reasoning | Refusal) or bool(getattr(part, "text", "").strip())
             case Finished() | Ended() | Failed():
+                self.finished = True
                 self.stop()
                 return []
             case _:

@@ -2,7 +2,8 @@
 
 Some servers take `stop` and ignore it, and one wire has no word for it. A text is cut where its first stop sequence is
 complete. While it streams, only an end that may be the beginning of a stop sequence waits. Texts without a stop
-sequence pass as the very same objects.
+sequence pass as the very same objects. Left as they came are texts that would be empty, and those that begin with a
+tag: what stands in there may be reasoning.
 
 Cost: linear in the text, for each of at most `_MOST` sequences of at most `_LONGEST` characters; others are left to the
 upstream.
@@ -28,8 +29,8 @@ CUT = Adaptation(AdaptationKind.TEXT_DROPPED, "stop", "what the upstream said be
 
 
 def enforced_stops(request: Request, *, as_call: bool) -> tuple[str, ...]:
-    """Return the stop sequences that a reply's text is held to: none where it is a call or a structured answer."""
-    if not request.stop or as_call or request.output is not None:
+    """Return the stop sequences that a reply's text is held to: none where it may be a call or a structured answer."""
+    if not request.stop or as_call or request.tools or request.output is not None:
         return ()
     return tuple(stop for stop in request.stop if 0 < len(stop) <= _LONGEST)[:_MOST]
 
@@ -37,12 +38,14 @@ def enforced_stops(request: Request, *, as_call: bool) -> tuple[str, ...]:
 class StopSequences:
     """The stop sequences of one text as it comes."""
 
-    __slots__ = ("_held", "_longest", "_stops", "fed", "found")
+    __slots__ = ("_free", "_held", "_leading", "_longest", "_stops", "fed", "found")
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = stops
         self._longest = max(map(len, stops))
         self._held = ""
+        self._leading = True
+        self._free = False
         #: The sequence that ended the text, once one did.
         self.found: str | None = None
         #: How many characters were fed.
@@ -58,6 +61,17 @@ class StopSequences:
         self.fed += len(text)
         if self.found is not None:
             return ""
+        if self._leading:
+            rest = text.lstrip()
+            if not rest:
+                return text
+            self._leading, self._free = False, rest.startswith("<")
+            if len(rest) < len(text) and not self._free:
+                shown = self._feed(rest)
+                return text if shown is rest else text[: len(text) - len(rest)] + shown
+        return text if self._free else self._feed(text)
+
+    def _feed(self, text: str) -> str:
         data = self._held + text if self._held else text
         first = first_stop(data, self._stops)
         if first is not None:
@@ -83,10 +97,15 @@ class StopSequences:
         return 0
 
 
-def first_stop(text: str, stops: Sequence[str]) -> tuple[int, str] | None:
+def first_stop(text: str, stops: Sequence[str], start: int = 0) -> tuple[int, str] | None:
     """Return where the stop sequence begins that is complete first, and which it is; the longest of those."""
-    found = [(place + len(stop), place, stop) for stop in stops if (place := text.find(stop)) >= 0]
+    found = [(place + len(stop), place, stop) for stop in stops if (place := text.find(stop, start)) >= 0]
     return min(found)[1:] if found else None
+
+
+def _first_behind_blanks(text: str, stops: Sequence[str]) -> tuple[int, str] | None:
+    start = len(text) - len(text.lstrip())
+    return None if text.startswith("<", start) else first_stop(text, stops, start)
 
 
 def stopped(reply: Reply, stops: Sequence[str]) -> Reply:
@@ -101,7 +120,7 @@ def stopped(reply: Reply, stops: Sequence[str]) -> Reply:
         if isinstance(part, Text):
             if found is not None:
                 end = 0
-            elif (first := first_stop(part.text, stops)) is not None:
+            elif (first := _first_behind_blanks(part.text, stops)) is not None:
                 end, found = first
         parts.append(part.evolve(text=part.text[:end]) if isinstance(part, Text) and end is not None else part)
     if found is None:

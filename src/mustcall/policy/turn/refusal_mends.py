@@ -28,7 +28,14 @@ BROKEN = frozenset({500, 501})
 _REFUSED = frozenset({400, 422})
 #: What a refusal says that is about the stream: `streaming`, `stream_options`, but not `upstream`.
 _STREAM = re.compile(r"(?i)\bstream\w*")
-_REASONING = re.compile(r"(?i)\b(?:thinking|thought|reasoning)")
+#: The same, of a stream that the caller asked for: a field that was added here may be refused by itself.
+_STREAM_ITSELF = re.compile(r"(?i)\bstream(?!_options)\w*")
+#: Statuses under which words are about the request, not about load or keys.
+_ABOUT_REQUEST = frozenset({400, 404, 405, 406, 415, 422, 500, 501})
+#: What a refusal says that is about reasoning; budgets and efforts are settings of this turn.
+_REASONING = re.compile(r"(?is)(?!.*(?:budget|effort)).*\b(?:thinking|thought|reasoning)")
+#: What it says besides where it misses that of earlier turns.
+_MISSES = re.compile(r"(?i)\bmiss|\bback\b|must (?:start|begin)|signature|preced|expected|previous|earlier")
 _FORCED = (ChoiceMode.REQUIRED, ChoiceMode.NAMED)
 _HABITUAL = (ReasoningHabit.DEFAULT, ReasoningHabit.ALWAYS)
 
@@ -42,21 +49,20 @@ class RequestMend(msgspec.Struct, frozen=True):
     why: str
 
 
-def is_about_streams(error: ErrorInfo, sent: Request, *, breaks: bool) -> bool:
+def is_about_streams(error: ErrorInfo, sent: Request, *, breaks: bool, wished: bool) -> bool:
     """Tell whether a request that was streamed may be taken whole: the error says so, or the server broke on it.
 
-    `breaks`: a 500 may be the stream's fault.
+    `breaks`: a 500 may be the stream's fault. `wished`: the caller asked for the stream.
     """
-    if not sent.stream:
+    if not sent.stream or error.status not in _ABOUT_REQUEST:
         return False
-    broke = breaks and error.status in BROKEN
-    return broke or any(_STREAM.search(words) for words in (error.message, error.param or ""))
+    words = _STREAM_ITSELF if wished else _STREAM
+    return (breaks and error.status in BROKEN) or any(map(words.search, (error.message, error.param or "")))
 
 
 def stream_words(error: ErrorInfo) -> tuple[str, ...]:
-    """Return the word by which a refusal is about streams; the field's own name stands in the request, too."""
-    found = _STREAM.search(error.message)
-    return (found[0] if found is not None else "stream",)
+    """Return the words by which a refusal is about streams; the field's own name stands in the request, too."""
+    return tuple(dict.fromkeys(map(str.lower, _STREAM.findall(error.message)))) or ("stream",)
 
 
 def meant_by(rejection: Rejection, error: ErrorInfo, sent: Request) -> Rejection:
@@ -71,7 +77,8 @@ def meant_by(rejection: Rejection, error: ErrorInfo, sent: Request) -> Rejection
         return Rejection.REASONING_STATE
     asked = sent.reasoning is not None and sent.reasoning.mode is not ReasoningMode.DISABLED
     called = any(isinstance(part, ToolCall) for part in parts)
-    return Rejection.REASONING_MISSING if asked and called else rejection
+    missed = asked and called and _MISSES.search(error.message) is not None
+    return Rejection.REASONING_MISSING if missed else rejection
 
 
 def one_result_a_turn(request: Request) -> Request:

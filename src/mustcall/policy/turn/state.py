@@ -198,7 +198,7 @@ class TurnState(NextAttempt):
         # outage must not cost one more call.
         calls = bool(sent.request.tools) and self.plan.protocol is not Protocol.OFF
         if rejection is Rejection.OTHER and is_about_streams(
-            error, sent.request, breaks=calls or not self._request.stream
+            error, sent.request, breaks=calls or not self._request.stream, wished=self._request.stream
         ):
             return True, self._unstreamed(error)
         if rejection in self._refusals and rejection is not Rejection.SCHEMA_INEXPRESSIBLE:  # that one ends by itself

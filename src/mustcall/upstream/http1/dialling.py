@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple, TypeVar
 
+from mustcall.upstream.http1.answer import Hangup
 from mustcall.upstream.http1.connection import Connection
 from mustcall.upstream.http1.tunnel import ProxyHop, ProxyUnreachable, TunnelOpening
 
@@ -128,10 +129,15 @@ class Dialler:
             transport, tunnel = await self._speak(lambda: TunnelOpening(self._loop, hop, to.host, to.port), sock, named)
         except OSError as error:
             raise ProxyUnreachable(error.strerror or type(error).__name__) from error
+        except ValueError as error:  # a name that cannot be looked up
+            raise ProxyUnreachable("its address is none") from error
         try:
-            await tunnel.opened
+            try:
+                await tunnel.opened
+            except (Hangup, OSError) as error:
+                raise ProxyUnreachable("it closed the connection") from error
             connection = make()
-            inner = await self._loop.start_tls(transport, connection, self._tls(), server_hostname=to.host)
+            inner = await self._begin_tls(transport, connection, to.host)
         except BaseException:
             transport.abort()
             raise
@@ -139,6 +145,16 @@ class Dialler:
             raise ConnectionAbortedError(errno.ECONNABORTED, "the tunnel ended")
         connection.connection_made(inner)
         return connection
+
+    async def _begin_tls(
+        self, transport: asyncio.Transport, connection: Connection, host: str
+    ) -> asyncio.Transport | None:
+        """Speak TLS with an upstream inside a tunnel; raise `OSError`."""
+        try:
+            return await self._loop.start_tls(transport, connection, self._tls(), server_hostname=host)
+        except (TypeError, AttributeError) as error:
+            # asyncio of some releases fails like this where a handshake inside TLS does.
+            raise ConnectionAbortedError(errno.ECONNABORTED, "the TLS handshake failed") from error
 
     async def _reach(self, resolver: Resolver) -> socket.socket:
         addresses = await resolver.addresses()

@@ -65,6 +65,8 @@ class TunnelOpening(asyncio.Protocol):
         self._request = f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n{hop.authorization}\r\n".encode()
         self._head = b""
         self.opened: asyncio.Future[None] = loop.create_future()
+        # Who waited may have left: then nobody is told how it ended.
+        self.opened.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ask."""

@@ -18,6 +18,7 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationLog
 from mustcall.core.history import Beginning, beginning_of
+from mustcall.core.memory import footprint
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import JsonObject
 from mustcall.core.request import Request
@@ -58,6 +59,13 @@ class _Passage(msgspec.Struct, frozen=True):
     def holds(self, issuer: str, tools: tuple[object, ...]) -> bool:
         """Tell whether it would be written the same for an upstream and with these tools."""
         return self.issuer == issuer and (self.tools is None or self.tools is tools)
+
+    def weight(self) -> int:
+        """Return the bytes it takes; the caller's tools are counted where the first passage depends on them."""
+        size = len(self.written) + _PASSAGE
+        if self.tools is not None and (self.past is None or self.past.tools is not self.tools):
+            size += footprint(self.tools)
+        return size
 
 
 class WrittenHistory:
@@ -123,11 +131,13 @@ class WrittenHistory:
     def _keep(self, link: Beginning, passage: _Passage) -> None:
         """Keep a passage with its last message, unless the assistant goes on there or nobody would count it.
 
-        One that was there before stays counted: those behind it may still hold it.
+        One that was there before, for another upstream, is replaced: those that follow it are written anew as well.
         """
-        if link.message.role is Role.ASSISTANT or link.keeper is None:
+        keeper = link.keeper
+        if link.message.role is Role.ASSISTANT or keeper is None:
             return
-        if link.keeper.grow(link, len(passage.written) + _PASSAGE):
+        before: _Passage | None = link.held.get(self)
+        if keeper.grow(link, passage.weight() - (0 if before is None else before.weight())):
             link.held[self] = passage
 
 

@@ -23,7 +23,7 @@ from mustcall.policy.reply.faithfulness import CallOutcome, departure
 from mustcall.policy.request.json_call import named_in_call
 from mustcall.policy.words.shown_examples import asks_to_be_shown
 
-__all__ = ["PlainResult", "beside_the_point", "calls_nothing", "instead_of", "instead_of_failure"]
+__all__ = ["PlainResult", "beside_the_point", "calls_nothing", "instead_of", "instead_of_call", "instead_of_failure"]
 
 _TOKEN = re.compile(r"[\w.]*\w")
 
@@ -58,6 +58,11 @@ def instead_of_failure(error: ModelError, made: Sequence[ExecutedCall], wording:
     """Return what is said where a model's turn came to nothing after its calls."""
     reply = Reply(id="", model="", parts=(), finish=FinishReason.STOP)
     return _told(reply, made, f"the model gave no answer ({error.code})", wording)
+
+
+def instead_of_call(reply: Reply, made: Sequence[ExecutedCall], wording: Wording) -> PlainResult:
+    """Return what is said where the question was asked without tools, and the answer is a call all the same."""
+    return _told(reply, made, "the model gave a call as its answer", wording)
 
 
 def calls_nothing(reply: Reply, messages: Sequence[Message]) -> bool:

@@ -37,6 +37,7 @@ from mustcall.engine.agent.running.comparing import (
     beside_the_point,
     calls_nothing,
     instead_of,
+    instead_of_call,
     instead_of_failure,
 )
 from mustcall.engine.agent.running.plan import Emit, RunSettings, StepRequest
@@ -149,7 +150,11 @@ class AgentRun(RunState):
             reply, usage = await self._take(turns, plan, asked, say)
         except ModelError as error:
             if self._compares and self._missing(roster) is None:
-                await self._answer_without(instead_of_failure(error, self._calls, plan.wording), asked, emit)
+                told = instead_of_failure(error, self._calls, plan.wording)
+                await self._answer_without(told, roster, asked, emit)
+                return
+            if self._plainly:
+                await self._say_instead(instead_of_failure(error, self._calls, plan.wording), emit)
                 return
             malformed = malformed_call(error, self._steps[-1], plan.wording) if self._steps else None
             if plan.answering is None or malformed is None or not roster.tools or asked.capped:
@@ -170,7 +175,10 @@ class AgentRun(RunState):
             and self._missing(roster) is None
             and (told := instead_of(reply, calls, self._calls, self._messages, plan.wording))
         ):
-            await self._answer_without(told, asked, emit)
+            await self._answer_without(told, roster, asked, emit)
+            return
+        if self._plainly and calls_nothing(reply, self._messages):
+            await self._say_instead(instead_of_call(reply, self._calls, plan.wording), emit)
             return
         accepted = bool(calls) or self._answers(reply, roster, asked)
         if accepted:
@@ -201,18 +209,29 @@ class AgentRun(RunState):
         """Whether the next answer is held against results: there are some, and it is not held to a schema."""
         return self._plan.compares and self._plan.answering is None and bool(self._calls) and not self._plainly
 
-    async def _answer_without(self, told: PlainResult, asked: StepRequest, emit: Emit) -> None:
-        """End the run with the results themselves, and report it; or ask the question once more, without tools.
+    async def _answer_without(self, told: PlainResult, roster: Roster, asked: StepRequest, emit: Emit) -> None:
+        """End the run with the results themselves, or ask the question once more, without tools; report which.
 
-        It is asked once more where all calls failed and were beside the point. Where a call was demanded, by the caller
-        or by a grounding rule, its failure is the answer.
+        It is asked once more where all calls failed, none of them can have changed anything, and they were beside the
+        point. Where a call was demanded, by the caller or by a grounding rule, its failure is the answer.
         """
-        record = self._steps[-1]
         demanded = any(step.force != "none" for step in self._steps)
-        if self._plan.small and not (asked.capped or demanded) and beside_the_point(self._calls, self._messages):
+        reads = all(
+            (tool := roster.tools.get(call.name)) is not None and not tool.settings.side_effect for call in self._calls
+        )
+        small = self._plan.small and not asked.capped and not demanded
+        if small and reads and beside_the_point(self._calls, self._messages):
+            record = self._steps[-1]
+            why = "asked without them: their calls failed, and were about nothing that the question names"
+            record.adaptations = (*record.adaptations, Adaptation(AdaptationKind.REPORTED, "tools", why))
             self._plainly, self._saying = True, []
             await self._tell(StepFinished(record, self._number, record.usage or Usage()), emit)
             return
+        await self._say_instead(told, emit)
+
+    async def _say_instead(self, told: PlainResult, emit: Emit) -> None:
+        """End the run with the results themselves, and report it."""
+        record = self._steps[-1]
         record.adaptations = (*record.adaptations, told.note)
         self._hear(told.reply, ())
         await self._tell(TextDelta(self._text), emit)
@@ -333,7 +352,7 @@ class AgentRun(RunState):
         required = self._plan.required
         return missing_steps(required, roster, {call.name for call in self._calls if call.ok}) if required else ()
 
-    def _reserve(self, roster: Roster) -> None:
+    def _reserve(self, roster: Roster, offered: Roster) -> None:
         """Demand the next required step if the run has no more calls left than required steps.
 
         A small model repeats a call that succeeded. Each repetition costs a step, and a hop before a structured
@@ -344,7 +363,7 @@ class AgentRun(RunState):
         if self._plan.answering is not None:
             left = min(left, self._hops)
         if missing and 0 < left <= len(missing):
-            self._owed = missing[0]
+            self._owed = next((name for name in missing if name in offered.tools), self._owed)
 
     def _controls(self) -> Controls:
         """Return the controls of this step: a step that was left out is demanded, also after results."""
@@ -359,14 +378,14 @@ class AgentRun(RunState):
 
     async def _begin(self, roster: Roster) -> Roster:
         """Ask the hooks what this step should be like; return what is offered in it."""
+        offered = roster
+        if self._plan.before:
+            change = self._change = await before_step(self._plan.before, self._view(roster))
+            if change.tools is not None:
+                offered = Roster(tool for name, tool in roster.tools.items() if name in change.tools)
         if self._plan.required:
-            self._reserve(roster)
-        if not self._plan.before:
-            return roster
-        change = self._change = await before_step(self._plan.before, self._view(roster))
-        if change.tools is None:
-            return roster
-        return Roster(tool for name, tool in roster.tools.items() if name in change.tools)
+            self._reserve(roster, offered)
+        return offered
 
     @property
     def _instructions(self) -> str | None:
