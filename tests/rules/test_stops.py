@@ -24,7 +24,8 @@ def stage() -> Generator[Stage]:
 
 def counting(wire: str, *stops: str, **fields: Any) -> dict[str, Any]:
     """A request with stop sequences."""
-    return request(wire, User("Count."), **{"tools": (), _FIELD[wire]: list(stops), **fields})
+    named: dict[str, Any] = {"tools": (), _FIELD[wire]: list(stops), **fields}
+    return request(wire, User("Count."), **named)
 
 
 @pytest.mark.parametrize(("caller", "upstream", "stream"), _GRID)
@@ -57,7 +58,8 @@ def test_a_healthy_reply_is_forwarded_as_it_came(stage: Stage, wire: str, *, str
 @pytest.mark.parametrize("wire", list(_FIELD))
 def test_calls_are_kept(stage: Stage, wire: str) -> None:
     """Where tools are on offer, text may be part of a call: it stays as it came."""
-    body = request(wire, User("Count."), **{_FIELD[wire]: ["\n\n"]})
+    named: dict[str, Any] = {_FIELD[wire]: ["\n\n"]}
+    body = request(wire, User("Count."), **named)
     turn = Turn(Say("Let me see.\n\nIt is"), Call("get_weather", {"city": "Paris"}))
     got = stage.play(turn).ask(wire, body)
     assert (got.text, len(got.calls), len(stage.bodies)) == ("Let me see.\n\nIt is", 1, 1)
