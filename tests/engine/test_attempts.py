@@ -72,3 +72,27 @@ async def test_what_a_failed_attempt_read_is_free_at_once(streams: bool, sse: bo
         told = error.message
     assert "larger than 9 bytes" in told
     assert [kept for kept in gc.get_objects() if isinstance(kept, Attempt | StreamRelay)] == []
+
+
+async def test_a_stream_that_outlasts_the_deadline_ends_as_it_does() -> None:
+    """What flows has no deadline (rule 97), and its end is no reason for one: nothing waits but the verdict."""
+    clock = FakeClock()
+    spoken = stream_reply(Turn(Say("Sunny. ")), Wire.CHAT, asked(Wire.CHAT, stream=True), Stamp(0))
+
+    class Slow(FakeReply):
+        async def chunks(self) -> AsyncGenerator[bytes]:
+            async for chunk in super().chunks():
+                clock.advance(100.0)
+                yield chunk
+
+    got = await Turns(FakeTransport([Slow(*spoken, headers=SSE)]), clock, OperatorSettings()).take(
+        inbound(Wire.CHAT, json.dumps(asked(Wire.CHAT, stream=True)).encode(), stream=True),
+        endpoint(Wire.CHAT),
+        None,
+        asked="m",
+        controls=Controls(),
+        progress=TurnProgress(),
+        deadline=clock.monotonic() + 150.0 + 100.0 * sum(b'"content"' in event for event in spoken),
+    )
+    assert not isinstance(got, WholeReply)
+    assert got.first + b"".join([piece async for piece in got.chunks]) == b"".join(spoken)

@@ -89,6 +89,19 @@ async def test_a_proxy_of_another_kind_is_named(transport: HttpTransport, monkey
     )
 
 
+@pytest.mark.parametrize("address", ["http://user:p[ss@127.0.0.1:8080", "http://user:sekret@proxy:99999", "https://"])
+async def test_an_address_that_cannot_be_read(
+    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    """It is one error of ours with the fix, without a word of the address."""
+    monkeypatch.setenv("HTTP_PROXY", address)
+    error = await failure_of(transport, call_to("http://upstream.invalid/v1"))
+    assert type(error) is UpstreamUnavailable
+    assert error.message.startswith("the environment names a proxy for upstream.invalid whose address cannot be read: ")
+    assert "p[ss" not in error.message
+    assert "sekret" not in error.message
+
+
 def test_no_proxy_with_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception for one port of a host holds for that port only."""
     monkeypatch.setenv("HTTP_PROXY", "http://plain:1")

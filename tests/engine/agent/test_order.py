@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mustcall import Agent, CallStatus, ConfigError, ForceUnmet, Stopped, Text, TextDelta, tool
+from mustcall.engine.agent.hooking import StepChange, StepView
 from mustcall.testing import Call, Recorded, Say, ScriptedModel, Turn
 from support.agents import collect
 
@@ -284,3 +285,31 @@ def test_orders_that_cannot_be() -> None:
         Agent(model, tools=[tool(prerequisites=["c"])(a), b])
     with pytest.raises(ConfigError, match="a → b → a"):
         Agent(model, tools=[tool(prerequisites=["b"])(a), tool(prerequisites=["a"])(b)])
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+async def test_a_reserved_step_is_one_that_is_offered(order: str) -> None:
+    """Where a hook offers one tool a step, only that one is demanded, whatever the order of the required steps."""
+
+    def one(view: StepView[Any]) -> StepChange | None:
+        return StepChange(tools=[order[view.number - 1]]) if view.number <= len(order) else None
+
+    @tool
+    def a() -> str:
+        """Do A."""
+        return "done"
+
+    @tool
+    def b() -> str:
+        """Do B."""
+        return "done"
+
+    first, second = order
+    model = ScriptedModel([Call(first), Call(second), "Both are done."])
+    agent = Agent(model, tools=[a, b], required_steps=["a", "b"], max_steps=3, before_step=[one])
+    result = await agent.run("Do both.")
+    assert (result.text, [call.name for call in result.calls]) == ("Both are done.", [first, second])
+    offers = [[each["function"]["name"] for each in request.body.get("tools", [])] for request in model.requests]
+    assert offers[:2] == [[first], [second]]
+    for request in model.requests:
+        assert request.body["messages"][0]["content"] == "Do both."
