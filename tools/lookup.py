@@ -76,6 +76,8 @@ def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]] | list[tuple[s
 
 def _commands(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Yield the words of a command and of all below it."""
+    # click keeps the help option that a command was first asked for, and with it the names that were given then.
+    command._help_option = None  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
     if words:
         yield words
     if isinstance(command, click.Group):

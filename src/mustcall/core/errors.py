@@ -113,7 +113,6 @@ __all__ = [
     "UpstreamTimeout",
     "UpstreamUnavailable",
     "WrongMethod",
-    "without_frames",
 ]
 
 
@@ -540,16 +539,3 @@ class StarvedPrompt(ModelError):
     """The server cut the prompt silently, so its answer cannot be trusted."""
 
     code = "starved"
-
-
-def without_frames(error: MustcallError) -> MustcallError:
-    """Return an error that is kept for later without the frames it came through: they hold all that was read there."""
-    waiting: list[BaseException | None] = [error]
-    seen: set[int] = set()
-    while waiting:
-        each = waiting.pop()
-        if each is not None and id(each) not in seen:
-            seen.add(id(each))
-            each.__traceback__ = None
-            waiting += (each.__cause__, each.__context__)
-    return error

@@ -10,13 +10,14 @@ from contextlib import aclosing
 from typing import Generic
 
 from mustcall.core.adaptation import AdaptationKind
-from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamRejected, UpstreamTimeout, without_frames
+from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamRejected, UpstreamTimeout
 from mustcall.core.reply import Reply
 from mustcall.engine.attempts.echoing import Echoing
 from mustcall.engine.attempts.refusals import harvested
 from mustcall.engine.attempts.teaching import Teaching
 from mustcall.engine.exchange import drain, is_event_stream
 from mustcall.engine.off_loop import LARGE, heavily, heft, is_heavy
+from mustcall.engine.replies.kept_errors import without_frames
 from mustcall.engine.replies.letting import holds, trusts
 from mustcall.engine.replies.outlets import Outlet, P
 from mustcall.engine.replies.restoring import without_empty_text

@@ -10,13 +10,14 @@ they came.
 
 from typing import Generic
 
-from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected, without_frames
+from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
 from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply, Usage
 from mustcall.core.streams.assembler import Assembler
 from mustcall.core.streams.events import Ended, Event, Failed, PartReasoningDelta, PartTextDelta
 from mustcall.engine.off_loop import LARGE
+from mustcall.engine.replies.kept_errors import without_frames
 from mustcall.engine.replies.outlets import Outlet, P
 from mustcall.policy.failures.rejection import without_generation
 from mustcall.policy.reply.gate import Gate
