@@ -13,11 +13,8 @@ import msgspec
 from mustcall.core.adaptation import Adaptation, AdaptationKind
 from mustcall.core.errors import ForceUnmet, LoopBlocked, ModelError, MustcallError
 from mustcall.core.message import Message, Role
-from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import Text, ToolCall, ToolResult
 from mustcall.core.reply import FinishReason, Reply, Usage
-from mustcall.core.request import Request
-from mustcall.core.tools import ChoiceMode, ToolChoice
 from mustcall.engine.agent.events import (
     CallFinished,
     CallStarted,
@@ -28,8 +25,9 @@ from mustcall.engine.agent.events import (
     StepFinished,
     TextDelta,
 )
-from mustcall.engine.agent.hooking import StepView, after_step, before_step
-from mustcall.engine.agent.prompts import latest_only, question_only, text_message, text_of
+from mustcall.engine.agent.hooking import after_step
+from mustcall.engine.agent.prompts import text_of
+from mustcall.engine.agent.running.asking import AskingRun
 from mustcall.engine.agent.running.checkpoints import ModelTurn, Recovered
 from mustcall.engine.agent.running.claiming import claims_of
 from mustcall.engine.agent.running.comparing import (
@@ -43,37 +41,30 @@ from mustcall.engine.agent.running.comparing import (
 from mustcall.engine.agent.running.plan import Emit, RunSettings, StepRequest
 from mustcall.engine.agent.running.results import RunResult, Stopped, stopped_by
 from mustcall.engine.agent.running.run_events import RunTelling
-from mustcall.engine.agent.running.state import RunState
 from mustcall.engine.agent.running.step import Say, Step
 from mustcall.engine.agent.running.withholding import WithheldWords, Withholding
-from mustcall.engine.answers.answering import BadAnswer, Way
+from mustcall.engine.answers.answering import BadAnswer
 from mustcall.engine.answers.envelopes import (
     MalformedCall,
     bad_answer,
     calls_at_the_end,
-    controls_before,
     ended_without,
     ignored_calls,
     malformed_call,
     mended_calls,
-    validated_once,
 )
 from mustcall.engine.answers.partial import PartialAnswer
 from mustcall.engine.answers.shapes import WRAPPED
 from mustcall.engine.records import TurnRecord
-from mustcall.engine.tooling.ordering import missing_steps
 from mustcall.engine.tooling.outcomes import CallStatus
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Executed, Runner
 from mustcall.engine.turns import Turns
-from mustcall.policy.facts.controls import Controls, OnUnmet
-from mustcall.policy.facts.profile import Profile
 from mustcall.policy.facts.wording import fill
-from mustcall.policy.history.compaction import Compacted, compact
+from mustcall.policy.history.compaction import Compacted
 from mustcall.policy.limits.budget import NextCall
 from mustcall.policy.reply.repeated_calls import Loop, loop_of
 from mustcall.policy.reply.unbacked_claims import Claims
-from mustcall.policy.words.grounding import latest_input
 from mustcall.telemetry.logs import log_of
 
 __all__ = ["AgentRun"]
@@ -81,7 +72,7 @@ __all__ = ["AgentRun"]
 _logger = log_of("mustcall.engine")
 
 
-class AgentRun(RunState):
+class AgentRun(AskingRun):
     """One run, step by step to its end."""
 
     async def drive(self, turns: Turns, roster: Roster, emit: Emit) -> RunResult[Any]:
@@ -149,12 +140,9 @@ class AgentRun(RunState):
         try:
             reply, usage = await self._take(turns, plan, asked, say)
         except ModelError as error:
-            if self._compares and self._missing(roster) is None:
+            if self._plainly or (self._compares and self._missing(roster) is None):
                 told = instead_of_failure(error, self._calls, plan.wording)
                 await self._answer_without(told, roster, asked, emit)
-                return
-            if self._plainly:
-                await self._say_instead(instead_of_failure(error, self._calls, plan.wording), emit)
                 return
             malformed = malformed_call(error, self._steps[-1], plan.wording) if self._steps else None
             if plan.answering is None or malformed is None or not roster.tools or asked.capped:
@@ -170,15 +158,9 @@ class AgentRun(RunState):
         loop = loop_of(self._whole(asked.request), calls, asked.controls.tools)
         if loop is not None and loop.block:
             raise LoopBlocked(f"LoopBlocked: {loop.told}")
-        if (
-            self._compares
-            and self._missing(roster) is None
-            and (told := instead_of(reply, calls, self._calls, self._messages, plan.wording))
-        ):
+        told = self._instead(reply, calls, roster)
+        if told is not None:
             await self._answer_without(told, roster, asked, emit)
-            return
-        if self._plainly and calls_nothing(reply, self._messages):
-            await self._say_instead(instead_of_call(reply, self._calls, plan.wording), emit)
             return
         accepted = bool(calls) or self._answers(reply, roster, asked)
         if accepted:
@@ -208,6 +190,16 @@ class AgentRun(RunState):
     def _compares(self) -> bool:
         """Whether the next answer is held against results: there are some, and it is not held to a schema."""
         return self._plan.compares and self._plan.answering is None and bool(self._calls) and not self._plainly
+
+    def _instead(self, reply: Reply, calls: tuple[ToolCall, ...], roster: Roster) -> PlainResult | None:
+        """Return what is said in place of a reply, None where the reply stands."""
+        wording = self._plan.wording
+        if self._plainly:
+            nothing = calls_nothing(reply, self._messages)
+            return instead_of_call(reply, self._calls, wording) if nothing else None
+        if not self._compares or self._missing(roster) is not None:
+            return None
+        return instead_of(reply, calls, self._calls, self._messages, wording)
 
     async def _answer_without(self, told: PlainResult, roster: Roster, asked: StepRequest, emit: Emit) -> None:
         """End the run with the results themselves, or ask the question once more, without tools; report which.
@@ -342,146 +334,6 @@ class AgentRun(RunState):
             self._saying = []
             return False
         return True
-
-    def _missing(self, roster: Roster) -> str | None:
-        """Return the tool that has to be called before the run may answer."""
-        return next(iter(self._missing_steps(roster)), None)
-
-    def _missing_steps(self, roster: Roster) -> tuple[str, ...]:
-        """Return the tools that must still succeed before the run may answer, in the order they can be called."""
-        required = self._plan.required
-        return missing_steps(required, roster, {call.name for call in self._calls if call.ok}) if required else ()
-
-    def _reserve(self, roster: Roster, offered: Roster) -> None:
-        """Demand the next required step if the run has no more calls left than required steps.
-
-        A small model repeats a call that succeeded. Each repetition costs a step, and a hop before a structured
-        answer; without this it would use up what the required steps need, and the run could only fail.
-        """
-        missing = self._missing_steps(roster)
-        left = self._plan.max_steps - self._number
-        if self._plan.answering is not None:
-            left = min(left, self._hops)
-        if missing and 0 < left <= len(missing):
-            self._owed = next((name for name in missing if name in offered.tools), self._owed)
-
-    def _controls(self) -> Controls:
-        """Return the controls of this step: a step that was left out is demanded, also after results."""
-        controls = self._plan.controls
-        if self._owed is not None:
-            return msgspec.structs.replace(
-                controls, force_tools=self._owed, force_after_results=True, on_unmet=OnUnmet.ERROR
-            )
-        if self._change.force is not None:
-            return msgspec.structs.replace(controls, force_tools=self._change.force, force_after_results=True)
-        return controls
-
-    async def _begin(self, roster: Roster) -> Roster:
-        """Ask the hooks what this step should be like; return what is offered in it."""
-        offered = roster
-        if self._plan.before:
-            change = self._change = await before_step(self._plan.before, self._view(roster))
-            if change.tools is not None:
-                offered = Roster(tool for name, tool in roster.tools.items() if name in change.tools)
-        if self._plan.required:
-            self._reserve(roster, offered)
-        return offered
-
-    @property
-    def _instructions(self) -> str | None:
-        """What this step's model is told first."""
-        return self._plan.instructions if self._change.instructions is None else self._change.instructions
-
-    def _view(self, roster: Roster, record: TurnRecord | None = None) -> StepView[Any]:
-        return StepView(
-            number=self._number,
-            messages=tuple(self._messages),
-            tools=tuple(roster.tools),
-            calls=tuple(self._calls),
-            usage=self._usage,
-            deps=self._plan.deps,
-            record=record,
-        )
-
-    def _asked(self, roster: Roster, profile: Profile) -> StepRequest:
-        """Return what this step asks; in the last one nothing may be called (rule 109)."""
-        plan, controls = self._plan, self._controls()
-        request = self._request(roster, profile)
-        rounds = latest_input(self._whole(request)).rounds
-        if self._plainly:
-            bare = msgspec.structs.replace(controls, force_tools=False, step_cap=0)
-            return StepRequest(question_only(request), bare, capped=True)
-        capped = self._number >= plan.max_steps or 0 < controls.step_cap <= rounds
-        last = capped or self._closing or self._reminder is not None
-        answering = plan.answering
-        told = self._reminder or self._notice
-        if told is not None:
-            request = request.evolve(messages=(*request.messages, text_message(Role.USER, told)))
-        if answering is not None:
-            beside = bool(roster.tools) and (
-                not last or answering.way(profile) is Way.TOOL
-            )  # that one the turn sees to
-            request = request.evolve(output=answering.form(profile, tools=beside))
-        if not (last and roster.tools):
-            if answering is not None:
-                controls = controls_before(controls, profile, self._hops)
-            return StepRequest(request, msgspec.structs.replace(controls, step_cap=0))
-        controls = msgspec.structs.replace(controls, force_tools=False, step_cap=latest_input(request).rounds)
-        if answering is not None:  # the one final round is validated once (rule 83)
-            controls = validated_once(controls)
-            if answering.way(profile) is Way.LAST:
-                return StepRequest(self._without_tools(request, plan.wording.step_cap), controls, capped=True)
-        if plan.small and answering is None and (controls.step_cap or self._reminder is not None):
-            # What is in sight is called, `none` or not.
-            request = latest_only(request) if self._reminder is None else request
-            return StepRequest(self._without_tools(request, plan.wording.answer_worked), controls, capped=True)
-        if controls.step_cap == 0:
-            # No tool was used yet: there is nothing to give notice of, and the choice says it all.
-            request = request.evolve(tool_choice=ToolChoice(mode=ChoiceMode.NONE))
-        return StepRequest(request, controls, capped=True)
-
-    def _without_tools(self, request: Request, notice: str) -> Request:
-        """Return the last request where tools are in the way of the answer."""
-        messages = request.messages
-        if self._reminder is None:
-            messages = (*messages, text_message(Role.USER, notice))
-        return request.evolve(messages=messages, tools=(), parallel_tool_calls=None)
-
-    def _sent(self, kept: int = 0) -> tuple[Message, ...]:
-        """Return the messages of a request: those that the upstream does not keep, compacted where they are many."""
-        messages = self._messages[kept:] if kept else self._messages
-        if self._plan.compaction is None:
-            return tuple(messages)
-        self._compacted = compact(messages, self._plan.compaction, self._plan.wording)
-        return self._compacted.messages
-
-    def _request(self, roster: Roster, profile: Profile) -> Request:
-        plan, options = self._plan, self._change.options or self._plan.options
-        instructions = self._instructions
-        if plan.answering is not None:
-            instructions = plan.answering.instructions(instructions, profile, plan.wording, tools=bool(roster.tools))
-        kept = self._kept if self._response_id is not None else 0
-        return Request(
-            model=plan.model,
-            messages=self._sent(kept),
-            system=None if instructions is None else text_message(Role.SYSTEM, instructions),
-            tools=roster.offers,
-            parallel_tool_calls=options.parallel_tool_calls if roster.tools else None,
-            max_tokens=options.max_tokens,
-            temperature=options.temperature,
-            top_p=options.top_p,
-            stop=options.stop,
-            reasoning=options.reasoning,
-            stream=plan.stream,
-            stream_usage=plan.stream,
-            previous_response_id=self._response_id,
-            # A request that comes from the wire itself may leave its state there; one that does not is sent without.
-            origin=Origin(Wire.RESPONSES, {"store": True}) if plan.stateful else None,
-        )
-
-    def _whole(self, request: Request) -> Request:
-        """Return the request with the whole conversation, also where the upstream keeps some of it."""
-        return request if len(request.messages) == len(self._messages) else request.evolve(messages=(*self._messages,))
 
     def _hear(self, reply: Reply, calls: tuple[ToolCall, ...]) -> None:
         """Take a reply into the history; calls that will not be run stay out of it."""
