@@ -1,7 +1,7 @@
 """Passes one caller's request on to an upstream of the same wire, and its reply back, byte for byte (protocol `off`).
 
-Nothing is read that need not be: a reply is only decoded where it has another form than was asked for, a stream for a
-whole one or the other way round. A failure before the first byte is raised as a typed error; after it, it is the
+No reply is decoded here. One in another form than was asked for, a stream for a whole one or the other way round, is
+handed back for a turn to read. A failure before the first byte is raised as a typed error; after it, it is the
 stream's last event. Across wires `off` is a turn like others (`engine.turn`).
 """
 
@@ -11,35 +11,30 @@ from contextlib import aclosing, suppress
 
 import msgspec
 
-from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
+from mustcall.core.adaptation import Adaptation, AdaptationLog
 from mustcall.core.errors import (
     ErrorInfo,
     MustcallError,
-    UpstreamGarbage,
     UpstreamRejected,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
 from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.core.origin import Wire
-from mustcall.core.reply import Reply
-from mustcall.core.request import Request
-from mustcall.core.streams.assembler import Assembler
-from mustcall.core.streams.events import Ended, Event, Failed
-from mustcall.core.streams.unroll import unroll
+from mustcall.core.streams.events import Failed
 from mustcall.engine.records import TurnRecord
 from mustcall.telemetry.context import TraceContext
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.http1.idle import IdleTimer
 from mustcall.upstream.retry import Answer, Clock, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
-from mustcall.wire.codec import Provenance, ReplyStamp
+from mustcall.wire.codec import ReplyStamp
 from mustcall.wire.opening import Fields
 from mustcall.wire.outline import is_error_body, is_reply, not_a_reply, rename_model
 from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import Silence, SseDecoder, SseFramer
 
-__all__ = ["Inbound", "StreamedReply", "WholeReply", "drain", "exchange", "is_event_stream", "no_more"]
+__all__ = ["Inbound", "OtherForm", "StreamedReply", "WholeReply", "drain", "exchange", "is_event_stream", "no_more"]
 
 #: How long a finished stream is waited for to be closed by its upstream; then it is cut off.
 _DRAIN_SECONDS = 0.2
@@ -97,6 +92,27 @@ class StreamedReply(msgspec.Struct, frozen=True, kw_only=True):
     adaptations: tuple[Adaptation, ...] = ()
 
 
+class OtherForm:
+    """An answer in another form than was asked for, as a transport: its first call gets the answer."""
+
+    def __init__(self, reply: UpstreamReply, transport: Transport, adaptations: tuple[Adaptation, ...]) -> None:
+        self._reply: UpstreamReply | None = reply
+        self._transport = transport
+        #: What was changed before it came.
+        self.adaptations = adaptations
+
+    async def send(self, call: UpstreamCall) -> UpstreamReply:
+        """Return the answer that is here; make any further call."""
+        reply, self._reply = self._reply, None
+        return await self._transport.send(call) if reply is None else reply
+
+    async def close(self) -> None:
+        """Free the answer if nobody has taken it."""
+        reply, self._reply = self._reply, None
+        if reply is not None:
+            await reply.close()
+
+
 async def exchange(
     inbound: Inbound,
     endpoint: Endpoint,
@@ -107,7 +123,7 @@ async def exchange(
     deadline: float,
     limits: GatewayLimits = DEFAULTS,
     record: TurnRecord | None = None,
-) -> WholeReply | StreamedReply:
+) -> WholeReply | StreamedReply | OtherForm:
     """Make one exchange; `model` is the name to send if it is not the caller's. Raise only `MustcallError`.
 
     `record` takes the code of an error that the answer ends in.
@@ -123,12 +139,12 @@ async def exchange(
     answer = await send_patiently(
         transport, call, endpoint.backoff, codec.decode_error, clock=clock, deadline=deadline, log=log
     )
-    passing = _Passing(
-        inbound, log, int(clock.now()), issuer=endpoint.issuer(model or ""), limits=limits, record=record
-    )
+    passing = _Passing(inbound, log, int(clock.now()), limits, record)
+    if answer.error is not None:
+        return passing.error(answer, answer.error)
+    if is_event_stream(answer.reply.headers) is not inbound.stream:
+        return OtherForm(answer.reply, transport, log.entries)
     try:
-        if answer.error is not None:
-            return passing.error(answer, answer.error)
         async with asyncio.timeout(max(0.0, deadline - clock.monotonic())):
             if inbound.stream:
                 return await passing.stream(answer.reply)
@@ -149,8 +165,6 @@ class _Passing:
         inbound: Inbound,
         log: AdaptationLog,
         created: int,
-        *,
-        issuer: str,
         limits: GatewayLimits,
         record: TurnRecord | None,
     ) -> None:
@@ -159,13 +173,7 @@ class _Passing:
         self._inbound = inbound
         self._codec = codec_for(inbound.wire)
         self._log = log
-        self._provenance = Provenance(issuer=issuer, token=inbound.token)
         self._stamp = inbound.stamp(created)
-
-    @property
-    def _request(self) -> Request:
-        """The caller's request, decoded only if the way back needs it."""
-        return self._codec.decode_request(self._inbound.body)
 
     def error(self, answer: Answer, info: ErrorInfo) -> WholeReply | StreamedReply:
         """Return an upstream's error status: as it is, or in the wire's shape if it is not."""
@@ -174,35 +182,26 @@ class _Passing:
         if is_error_body(body):
             return self._whole(status, body, headers)
         if self._inbound.stream and info.code in self._codec.streamed_errors:
-            encoder = self._codec.stream_encoder(self._request, self._stamp, self._log)
+            request = self._codec.decode_request(self._inbound.body)
+            encoder = self._codec.stream_encoder(request, self._stamp, self._log)
             return self._stream(no_more(), encoder.feed(Failed(info)), headers)
         return self._whole(
             status, msgspec.json.encode(self._codec.encode_error(info, self._inbound.request_id)), headers
         )
 
     async def whole(self, reply: UpstreamReply) -> WholeReply:
-        """Return a reply in one piece, assembled if the upstream streamed although it was not asked to."""
-        if is_event_stream(reply.headers):
-            decoded = await self._assemble(reply)
-            body = self._encode(decoded)
-            return self._whole(200, body, reply.headers)
+        """Return a reply in one piece."""
         body = await reply.read()
         await reply.close()
         if not is_reply(self._codec.wire, body):
-            self._check_not_error(body)
+            if is_error_body(body):  # sent as a success
+                raise UpstreamRejected(self._codec.decode_error(502, body))
             raise not_a_reply(self._codec.wire, body)
         return self._whole(reply.status, body, reply.headers)
 
     async def stream(self, reply: UpstreamReply) -> StreamedReply:
         """Return a stream; one that fails before its first event is raised instead."""
-        if not is_event_stream(reply.headers):
-            body = await reply.read()
-            await reply.close()
-            self._check_not_error(body)
-            self._log.add(AdaptationKind.FIELD_MAPPED, "stream", "the upstream answered in one piece")
-            chunks = self._encode_all(self._codec.decode_reply(body, self._provenance))
-        else:
-            chunks = self._forward(reply)
+        chunks = self._forward(reply)
         # Until the first bytes are there nothing was sent, so a failure can still be a plain error with a status.
         first = await anext(chunks, None)
         if first is None:
@@ -216,34 +215,6 @@ class _Passing:
 
     def _whole(self, status: int, body: bytes, headers: Mapping[str, str]) -> WholeReply:
         return WholeReply(status=status, body=body, upstream_headers=headers, adaptations=self._log.entries)
-
-    def _encode(self, reply: Reply) -> bytes:
-        """Write a reply for the caller."""
-        try:
-            return msgspec.json.encode(self._codec.encode_reply(reply, self._request, self._stamp, self._log))
-        except RecursionError:
-            raise UpstreamGarbage("the upstream's reply is nested too deeply") from None
-
-    def _check_not_error(self, body: bytes) -> None:
-        """Raise for an error that was sent as a success."""
-        if is_error_body(body):
-            raise UpstreamRejected(self._codec.decode_error(502, body))
-
-    async def _assemble(self, reply: UpstreamReply) -> Reply:
-        assembler = Assembler()
-        async with aclosing(self._batches(reply)) as batches:
-            async for events in batches:
-                for event in events:
-                    assembler.feed(event)
-        return assembler.reply()
-
-    async def _encode_all(self, reply: Reply) -> AsyncGenerator[bytes]:
-        encoder = self._codec.stream_encoder(self._request, self._stamp, self._log)
-        try:
-            whole = b"".join(encoder.feed(event) for event in unroll(reply))
-        except RecursionError:
-            raise UpstreamGarbage("the upstream's reply is nested too deeply") from None
-        yield whole
 
     async def _forward(self, reply: UpstreamReply) -> AsyncGenerator[bytes]:
         """Pass events on as they are, up to the one that ends the stream; say so at the end if it never came."""
@@ -289,31 +260,6 @@ class _Passing:
 
     def _has_closed(self, framer: SseFramer) -> bool:
         return any(self._codec.closes(event) for event in framer.last_events())
-
-    async def _batches(self, reply: UpstreamReply) -> AsyncGenerator[list[Event]]:
-        """Yield the events of each piece that arrives; a failure is the last of them."""
-        sse, silence = SseDecoder(self._limits), Silence(self._limits)
-        decoder = self._codec.stream_decoder(self._provenance)
-        try:
-            try:
-                async with aclosing(reply.chunks()) as pieces:
-                    async for piece in pieces:
-                        events = decoder.feed_all(sse.feed(piece))
-                        if events:
-                            silence.end()
-                        else:
-                            silence.note(piece)
-                        yield events
-                        if events and isinstance(events[-1], Ended | Failed):
-                            await drain(pieces)
-                            return
-                yield decoder.feed_all(sse.close()) + decoder.close()
-            finally:
-                await reply.close()
-        except MustcallError as error:
-            yield [Failed(error.info())]
-        except RecursionError:
-            yield [Failed(UpstreamGarbage("the upstream's stream is nested too deeply").info())]
 
 
 async def drain(pieces: AsyncGenerator[bytes]) -> None:

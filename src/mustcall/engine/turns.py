@@ -14,7 +14,7 @@ from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.core.request import Request
 from mustcall.engine.edge import Edge
-from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply, exchange
+from mustcall.engine.exchange import Inbound, OtherForm, StreamedReply, WholeReply, exchange
 from mustcall.engine.off_loop import LARGE, Aside, heavily, here
 from mustcall.engine.records import TurnProgress, TurnRecord
 from mustcall.engine.replies.issuing import IssuedStates
@@ -237,6 +237,7 @@ class Turns:
         """
         profile = self.profile(endpoint, model or asked, inbound.tenant)
         off = (controls.protocol or profile.protocol) is Protocol.OFF
+        answered: OtherForm | None = None
         if off and inbound.wire is endpoint.wire and not holds_seal(inbound.body):
             codec_for(inbound.wire).peek(inbound.body)  # what is not read is looked at all the same
             record = progress.record = TurnRecord(protocol=str(Protocol.OFF))
@@ -244,22 +245,30 @@ class Turns:
             passed = await exchange(
                 inbound, endpoint, model, transport, self._clock, deadline=deadline, limits=self._limits, record=record
             )
-            lost = lost_force(controls)
-            noted = inbound.noted if lost is None else (*inbound.noted, lost)
-            return msgspec.structs.replace(passed, adaptations=(*passed.adaptations, *noted)) if noted else passed
-        turn = await self.begin(
-            inbound,
-            endpoint,
-            model,
-            asked=asked,
-            controls=controls,
-            progress=progress,
-            deadline=deadline,
-            metered=metered,
-            takes_bytes=True,
-            profile=profile,
-        )
-        return await Edge(turn, progress, created=int(self._clock.now()), metadata=controls.metadata).take()
+            if not isinstance(passed, OtherForm):
+                lost = lost_force(controls)
+                noted = inbound.noted if lost is None else (*inbound.noted, lost)
+                return msgspec.structs.replace(passed, adaptations=(*passed.adaptations, *noted)) if noted else passed
+            inbound = msgspec.structs.replace(inbound, noted=(*passed.adaptations, *inbound.noted))
+            answered = passed
+        try:
+            turn = await self.begin(
+                inbound,
+                endpoint,
+                model,
+                asked=asked,
+                controls=controls,
+                progress=progress,
+                deadline=deadline,
+                metered=metered,
+                takes_bytes=True,
+                profile=profile,
+                answered=answered,
+            )
+            return await Edge(turn, progress, created=int(self._clock.now()), metadata=controls.metadata).take()
+        finally:
+            if answered is not None:
+                await answered.close()
 
     async def begin(
         self,
@@ -274,8 +283,9 @@ class Turns:
         metered: Metered | None = None,
         takes_bytes: bool = False,
         profile: Profile | None = None,
+        answered: OtherForm | None = None,
     ) -> EngineTurn:
-        """Return a turn for a reader of values, or of bytes too, before anything is sent."""
+        """Return a turn for a reader of values, or of bytes too, before it sends; `answered` is there already."""
         sent = model or asked
         known = profile or self.profile(endpoint, sent, inbound.tenant)
         asked_for = (inbound, endpoint, known, endpoint.issuer(sent), controls)
@@ -284,8 +294,9 @@ class Turns:
         record = progress.record = TurnRecord(
             protocol=str(course.plan.protocol), attempts=[], model=sent, place=endpoint.base_url, wire=endpoint.wire
         )
+        services = self._services(controls, metered)
         context = TurnContext(
-            services=self._services(controls, metered),
+            services=services if answered is None else msgspec.structs.replace(services, transport=answered),
             inbound=inbound,
             request=request,
             course=course,
