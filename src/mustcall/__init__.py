@@ -76,12 +76,12 @@ if TYPE_CHECKING:
     from mustcall.engine.agent.hooking import StepChange as StepChange
     from mustcall.engine.agent.hooking import StepView as StepView
     from mustcall.engine.agent.options import Options
-    from mustcall.engine.agent.running.results import RunResult, Stopped
     from mustcall.engine.agent.running.streams import RunStream
-    from mustcall.engine.agent.tracing import Trace as Trace
     from mustcall.engine.agent.upstream import Upstream
     from mustcall.engine.coordinating.coordinate import coordinate, coordinate_sync
     from mustcall.engine.coordinating.results import CoordinateResult
+    from mustcall.engine.run_records.results import RunResult, Stopped
+    from mustcall.engine.run_records.tracing import Trace as Trace
     from mustcall.engine.spending.accounts import MemoryMeter as MemoryMeter
     from mustcall.engine.spending.budget_account import Budget
     from mustcall.engine.tooling.definition import FunctionTool, ToolContext, ToolReturn, ToolSettings, ToolSource
@@ -174,9 +174,9 @@ _HOMES = {
     ),
     "mustcall.engine.agent.hooking": ("StepChange", "StepView"),
     "mustcall.engine.agent.options": ("Options",),
-    "mustcall.engine.agent.running.results": ("RunResult", "Stopped"),
+    "mustcall.engine.run_records.results": ("RunResult", "Stopped"),
     "mustcall.engine.agent.running.streams": ("RunStream",),
-    "mustcall.engine.agent.tracing": ("Trace",),
+    "mustcall.engine.run_records.tracing": ("Trace",),
     "mustcall.engine.agent.upstream": ("Upstream",),
     "mustcall.engine.coordinating.coordinate": ("coordinate", "coordinate_sync"),
     "mustcall.engine.coordinating.results": ("CoordinateResult",),

@@ -23,7 +23,7 @@ import msgspec
 from mustcall import Agent, FunctionTool, tool
 from mustcall.core.errors import FenceLost, LedgerUnavailable, RunBusy, UnknownRun
 from mustcall.core.parts import ToolCall
-from mustcall.engine.agent.running.results import RunResult
+from mustcall.engine.run_records.results import RunResult
 from mustcall.ledger import Claim, Ledger, NewEvent, RunEnd, open_ledger
 from mustcall.testing import Call, Recorded, Turn
 from mustcall.testing.model import ScriptedModel

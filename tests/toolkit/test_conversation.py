@@ -8,8 +8,8 @@ import pytest
 
 from mustcall.core.message import Role
 from mustcall.engine.agent.events import CallFinished, RunEvent, RunFinished, TextDelta
-from mustcall.engine.agent.running.results import Stopped
 from mustcall.engine.agent.upstream import Upstream
+from mustcall.engine.run_records.results import Stopped
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.reply.faithfulness import AnswerCheck
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn

@@ -15,8 +15,8 @@ from mustcall.core.parts import Text
 from mustcall.engine.agent.agent import Agent
 from mustcall.engine.agent.events import RunEvent, RunFinished
 from mustcall.engine.agent.options import Options
-from mustcall.engine.agent.running.results import RunResult, Stopped
 from mustcall.engine.agent.upstream import Upstream
+from mustcall.engine.run_records.results import RunResult, Stopped
 from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.facts.model_size import is_small
 from mustcall.policy.reply.faithfulness import AnswerCheck

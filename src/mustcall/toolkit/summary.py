@@ -11,8 +11,8 @@ from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from mustcall.core.reply import Usage
 from mustcall.core.request import Request
-from mustcall.engine.agent.running.results import RunResult
 from mustcall.engine.records import AttemptRecord, TurnRecord
+from mustcall.engine.run_records.results import RunResult
 from mustcall.engine.tooling.outcomes import ExecutedCall
 from mustcall.toolkit.reports import ChangeReports
 from mustcall.wire.codec import Target

@@ -9,7 +9,7 @@ from mustcall import Agent, RunResult, TextDelta, tool
 from mustcall.core.adaptation import AdaptationKind
 from mustcall.core.errors import ConfigError, MustcallError, ToolError
 from mustcall.core.parts import Text
-from mustcall.engine.agent.running.results import Stopped
+from mustcall.engine.run_records.results import Stopped
 from mustcall.policy.facts.wording import Wording
 from mustcall.testing import Answer, Call, Say, ScriptedUpstream, Turn
 from support.agents import WIRES, agent_on, ask_body, collect, offer, results, said, user, wrapped

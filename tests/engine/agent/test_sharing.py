@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from mustcall.engine.agent.sharing import Shared
+from mustcall.engine.sharing import Shared
 
 
 class Diary:

@@ -7,9 +7,9 @@ import pytest
 from mustcall import Agent, tool
 from mustcall.core.errors import BudgetSpent
 from mustcall.engine.durable import worker as working
-from mustcall.engine.durable.worker import Worker
 from mustcall.engine.spending import accounts
 from mustcall.engine.spending.budget_account import Budget
+from mustcall.engine.worker import Worker
 from mustcall.ledger import ContentsKept, RunStatus, open_ledger
 from mustcall.policy.limits.budget import Caps, Charge, ChargeKey
 from mustcall.testing import Call

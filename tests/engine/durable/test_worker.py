@@ -15,7 +15,7 @@ import pytest
 
 from mustcall import Agent
 from mustcall.core.errors import ConfigError
-from mustcall.engine.durable.worker import Worker, postgres_worker
+from mustcall.engine.worker import Worker, postgres_worker
 from mustcall.ledger import Ledger, RunStatus
 from mustcall.testing import Call
 from mustcall.testing.model import ScriptedModel

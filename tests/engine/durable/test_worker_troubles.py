@@ -17,7 +17,7 @@ from mustcall.engine.durable import worker as working
 from mustcall.engine.durable.owners import is_worker
 from mustcall.engine.durable.queueing import DbosEngine
 from mustcall.engine.durable.runs import KIND
-from mustcall.engine.durable.worker import Worker, postgres_worker, task_of
+from mustcall.engine.worker import Worker, postgres_worker, task_of
 from mustcall.ledger import Ledger, NewEvent, RunEnd, RunStatus, open_ledger
 from mustcall.testing import Call, Fail
 from mustcall.testing.model import ScriptedModel

@@ -12,7 +12,7 @@ from mustcall.cli.asking.session import Session, flags_from, opened, session_opt
 from mustcall.cli.printing import print_json
 from mustcall.core.errors import ConfigError
 from mustcall.engine.agent.events import TextDelta
-from mustcall.engine.agent.running.results import RunResult, Stopped
+from mustcall.engine.run_records.results import RunResult, Stopped
 from mustcall.toolkit.builtin.files import plain
 from mustcall.toolkit.summary import run_as_json
 

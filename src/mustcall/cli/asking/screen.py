@@ -23,7 +23,7 @@ from mustcall.engine.agent.events import (
     StepFinished,
     TextDelta,
 )
-from mustcall.engine.agent.running.results import RunResult, Stopped
+from mustcall.engine.run_records.results import RunResult, Stopped
 from mustcall.toolkit.builtin.files import plain
 from mustcall.toolkit.reports import ChangeReports
 from mustcall.toolkit.summary import describe_change

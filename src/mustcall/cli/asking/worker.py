@@ -7,7 +7,7 @@ import signal
 import click
 
 from mustcall.cli.asking.importing import load_agent
-from mustcall.engine.durable.worker import Worker, postgres_worker
+from mustcall.engine.worker import Worker, postgres_worker
 
 __all__ = ["command"]
 

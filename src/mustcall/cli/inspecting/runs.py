@@ -16,9 +16,9 @@ from mustcall.cli.inspecting.tables import cell, console, moment, on_ledger, pla
 from mustcall.cli.printing import json_option, print_json
 from mustcall.core.errors import UnknownRun
 from mustcall.core.origin import JsonObject
-from mustcall.engine.agent.running.results import RunResult, Stopped
 from mustcall.engine.durable.documents import outcome_of
 from mustcall.engine.durable.showing import Line, describe_event, event_as_json, run_as_json
+from mustcall.engine.run_records.results import RunResult, Stopped
 from mustcall.ledger import JournalEvent, Ledger, RunStatus, StoredRun
 from mustcall.toolkit.builtin.files import plain
 

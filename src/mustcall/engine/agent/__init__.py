@@ -13,9 +13,9 @@ from mustcall.engine.agent.events import (
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.prompts import Prompt
 from mustcall.engine.agent.running.plan import Hook
-from mustcall.engine.agent.running.results import RunResult, Stopped
 from mustcall.engine.agent.running.streams import RunStream
 from mustcall.engine.agent.upstream import Upstream
+from mustcall.engine.run_records.results import RunResult, Stopped
 
 __all__ = [
     "Agent",

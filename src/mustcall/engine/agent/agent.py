@@ -29,14 +29,14 @@ from mustcall.engine.agent.reading import (
 from mustcall.engine.agent.running.loop import AgentRun
 from mustcall.engine.agent.running.plan import Emit, Hook, RunSettings
 from mustcall.engine.agent.running.planned import PlannedRun
-from mustcall.engine.agent.running.results import RunResult, Stopped
 from mustcall.engine.agent.running.streams import RunStream
-from mustcall.engine.agent.sharing import Shared
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.answers import Answering, answering_for
 from mustcall.engine.answers.shapes import Output
 from mustcall.engine.durable.documents import Start, decode
 from mustcall.engine.parameters import Asked, Deps, Out
+from mustcall.engine.run_records.results import RunResult, Stopped
+from mustcall.engine.sharing import Shared
 from mustcall.engine.spending.accounts import shared_meter
 from mustcall.engine.spending.budget_account import Budget, Metering, check_budget
 from mustcall.engine.spending.metering import Meter

@@ -12,8 +12,8 @@ import msgspec
 
 from mustcall.core.parts import ToolCall
 from mustcall.core.reply import Usage
-from mustcall.engine.agent.running.results import RunResult
 from mustcall.engine.records import TurnRecord
+from mustcall.engine.run_records.results import RunResult
 from mustcall.engine.tooling.outcomes import CallStatus
 
 __all__ = [

@@ -13,7 +13,7 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
-from mustcall.engine.agent.sharing import Shared
+from mustcall.engine.sharing import Shared
 from mustcall.engine.spending.accounts import MemoryBreakers
 from mustcall.engine.spending.metering import Breakers
 from mustcall.profiles import Learnt, MeasuredProfile, ProfileOverride, read_profile

@@ -12,11 +12,11 @@ from mustcall.core.adaptation import AdaptationKind
 from mustcall.core.errors import ErrorInfo
 from mustcall.engine.agent.agent import Agent
 from mustcall.engine.agent.options import Options
-from mustcall.engine.agent.running.results import RunResult
 from mustcall.engine.agent.running.tool_spending import listening
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.coordinating.envelopes import ENVELOPES, Envelope, RoleKind
 from mustcall.engine.coordinating.results import InnerCall, InnerStatus, RoleRun
+from mustcall.engine.run_records.results import RunResult
 from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.policy.reply.judge import SURPLUS
 

@@ -9,10 +9,10 @@ import msgspec
 
 from mustcall.core.errors import ErrorInfo, LedgerBroken, MustcallError, UpstreamRejected
 from mustcall.core.message import Message
-from mustcall.engine.agent.running.checkpoints import Checkpoint, ModelTurn
-from mustcall.engine.agent.running.results import RunResult
 from mustcall.engine.answers.answering import Answering
 from mustcall.engine.records import TurnRecord
+from mustcall.engine.run_records.checkpoints import Checkpoint, ModelTurn
+from mustcall.engine.run_records.results import RunResult
 from mustcall.engine.tooling.reading import Unfit
 from mustcall.engine.tooling.running import Executed
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from mustcall.engine.agent.running.checkpoints import Checkpoint, ModelTurn, Recovered
 from mustcall.engine.durable.documents import decode
+from mustcall.engine.run_records.checkpoints import Checkpoint, ModelTurn, Recovered
 from mustcall.engine.tooling.running import Executed
 from mustcall.ledger import JournalEvent
 

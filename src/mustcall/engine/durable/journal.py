@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mustcall.core.errors import BreakerOpen, BudgetSpent, LedgerError, MustcallError, UpstreamError, UpstreamRejected
-from mustcall.engine.agent.running.checkpoints import Checkpoint, ModelTurn
-from mustcall.engine.agent.running.results import RunResult
 from mustcall.engine.answers.answering import Answering
 from mustcall.engine.durable.documents import Intent, encode, lean_moment, lean_taken, outcome_of, result_from
 from mustcall.engine.durable.folding import (
@@ -25,6 +23,8 @@ from mustcall.engine.durable.folding import (
     taken_path,
 )
 from mustcall.engine.durable.holding import Hold
+from mustcall.engine.run_records.checkpoints import Checkpoint, ModelTurn
+from mustcall.engine.run_records.results import RunResult
 from mustcall.engine.tooling.running import Executed
 from mustcall.ledger import NewEvent, RunEnd, RunStatus
 from mustcall.telemetry.logs import log_of

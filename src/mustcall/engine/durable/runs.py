@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from mustcall.core.errors import (
     ConfigError,
@@ -21,15 +21,15 @@ from mustcall.core.errors import (
     RunBusy,
     UnknownRun,
 )
-from mustcall.engine.agent.running.loop import AgentRun
-from mustcall.engine.agent.running.results import RunResult
-from mustcall.engine.agent.sharing import Shared
 from mustcall.engine.answers.answering import Answering
 from mustcall.engine.durable.documents import RunOutcome, Start, decode, encode, error_from, result_from
 from mustcall.engine.durable.folding import fold
 from mustcall.engine.durable.holding import Hold
 from mustcall.engine.durable.journal import RunJournal
 from mustcall.engine.durable.owners import is_gone, new_owner
+from mustcall.engine.run_records.checkpoints import Recovered, RunKeeper
+from mustcall.engine.run_records.results import RunResult
+from mustcall.engine.sharing import Shared
 from mustcall.engine.spending.ledger_accounts import OpeningMeter
 from mustcall.ledger import Claim, ContentsKept, Ledger, RunEnd, RunStatus, open_ledger, read_contents
 from mustcall.ledger import StoredRun as Row
@@ -44,6 +44,33 @@ Place = Ledger | str | Path
 """Where runs are kept: a ledger, or the path or URL of one."""
 
 Drive = Callable[[], Awaitable[RunResult[Any]]]
+
+
+class DurableRun(Protocol):
+    """A run as its ledger sees it: `AgentRun` is one."""
+
+    keeper: RunKeeper | None
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended."""
+        ...
+
+    def result(self) -> RunResult[Any]:
+        """Return the run as it stands."""
+        ...
+
+    def store(self, result: RunResult[Any]) -> None:
+        """Mark the run as ended with this result."""
+        ...
+
+    def pay_as(self, name: str) -> None:
+        """Take the name that accounts know the run by."""
+        ...
+
+    def restore(self, recovered: Recovered) -> None:
+        """Go on from where the run was interrupted."""
+        ...
 
 
 class Runs:
@@ -91,7 +118,14 @@ class Runs:
         return row
 
     async def drive(
-        self, run_id: str, run: AgentRun, start: Start, drive: Drive, *, answering: Answering | None, take: bool = False
+        self,
+        run_id: str,
+        run: DurableRun,
+        start: Start,
+        drive: Drive,
+        *,
+        answering: Answering | None,
+        take: bool = False,
     ) -> RunResult[Any]:
         """Claim a run and drive it from where it stands; return the stored result of one that has ended.
 
@@ -132,7 +166,7 @@ class Runs:
             if claim is not None and claim.won:
                 await ledger.end_run(run_id, claim.run.fence, RunEnd(status=status))
 
-    async def tell(self, row: Row, run: AgentRun, answering: Answering | None) -> RunResult[Any]:
+    async def tell(self, row: Row, run: DurableRun, answering: Answering | None) -> RunResult[Any]:
         """Tell how a run ended, without asking a model; raise what it failed with."""
         async with self.ledger() as ledger:
             return await _told(ledger, row, run, answering)
@@ -158,7 +192,7 @@ class Runs:
         return await stack.enter_async_context(open_ledger(place, contents=self._contents))
 
 
-async def _told(ledger: Ledger, row: Row, run: AgentRun, answering: Answering | None) -> RunResult[Any]:
+async def _told(ledger: Ledger, row: Row, run: DurableRun, answering: Answering | None) -> RunResult[Any]:
     """Tell how a run ended once more, without asking a model; raise what it failed with."""
     if row.outcome is None:  # cancelled from outside
         kept = [event for event in await ledger.events(row.id) if event.data]

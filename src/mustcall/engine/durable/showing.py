@@ -4,9 +4,9 @@ import msgspec
 
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Text
-from mustcall.engine.agent.running.checkpoints import Checkpoint
 from mustcall.engine.durable.documents import Intent, RunOutcome, decode
 from mustcall.engine.durable.folding import INTENT, MODEL, RESULT
+from mustcall.engine.run_records.checkpoints import Checkpoint
 from mustcall.engine.tooling.running import Executed
 from mustcall.ledger import JournalEvent, StoredRun
 

@@ -28,7 +28,6 @@ from mustcall.engine.agent.events import (
 from mustcall.engine.agent.hooking import after_step
 from mustcall.engine.agent.prompts import text_of
 from mustcall.engine.agent.running.asking import AskingRun
-from mustcall.engine.agent.running.checkpoints import ModelTurn, Recovered
 from mustcall.engine.agent.running.claiming import claims_of
 from mustcall.engine.agent.running.comparing import (
     PlainResult,
@@ -39,7 +38,6 @@ from mustcall.engine.agent.running.comparing import (
     instead_of_failure,
 )
 from mustcall.engine.agent.running.plan import Emit, RunSettings, StepRequest
-from mustcall.engine.agent.running.results import RunResult, Stopped, stopped_by
 from mustcall.engine.agent.running.run_events import RunTelling
 from mustcall.engine.agent.running.step import Say, Step
 from mustcall.engine.agent.running.withholding import WithheldWords, Withholding
@@ -56,6 +54,8 @@ from mustcall.engine.answers.envelopes import (
 from mustcall.engine.answers.partial import PartialAnswer
 from mustcall.engine.answers.shapes import WRAPPED
 from mustcall.engine.records import TurnRecord
+from mustcall.engine.run_records.checkpoints import ModelTurn, Recovered
+from mustcall.engine.run_records.results import RunResult, Stopped, stopped_by
 from mustcall.engine.tooling.outcomes import CallStatus
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Executed, Runner

@@ -25,9 +25,9 @@ from mustcall.engine.agent.events import ReasoningDelta, StepFinished, TextDelta
 from mustcall.engine.agent.prompts import text_message, text_of
 from mustcall.engine.agent.running.loop import AgentRun
 from mustcall.engine.agent.running.plan import Emit, RunSettings, StepRequest
-from mustcall.engine.agent.running.results import RunResult, stopped_by
 from mustcall.engine.answers.answering import Way
 from mustcall.engine.answers.envelopes import ignored_calls, malformed_call, validated_once
+from mustcall.engine.run_records.results import RunResult, stopped_by
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Runner
 from mustcall.engine.turns import Turns

@@ -13,11 +13,11 @@ from mustcall.core.parts import Text, ToolCall, ToolResult
 from mustcall.core.reply import Usage
 from mustcall.engine.agent.hooking import StepChange
 from mustcall.engine.agent.prompts import text_message
-from mustcall.engine.agent.running.checkpoints import Checkpoint, Recovered, RunKeeper, RunStanding
 from mustcall.engine.agent.running.plan import RunSettings
-from mustcall.engine.agent.running.results import RunResult, Stopped, force_satisfied
 from mustcall.engine.agent.running.run_events import RunTelling
 from mustcall.engine.records import TurnRecord
+from mustcall.engine.run_records.checkpoints import Checkpoint, Recovered, RunKeeper, RunStanding
+from mustcall.engine.run_records.results import RunResult, Stopped, force_satisfied
 from mustcall.engine.tooling.outcomes import ExecutedCall
 from mustcall.policy.facts.wording import fill
 from mustcall.policy.history.compaction import Compacted

@@ -13,8 +13,8 @@ from typing import Any, Generic, Self
 from mustcall.engine.agent.events import RunEvent
 from mustcall.engine.agent.running.loop import AgentRun
 from mustcall.engine.agent.running.plan import Emit
-from mustcall.engine.agent.running.results import RunResult
 from mustcall.engine.parameters import Out_co
+from mustcall.engine.run_records.results import RunResult
 
 __all__ = ["RunStream"]
 

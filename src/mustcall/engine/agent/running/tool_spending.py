@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from mustcall.core.reply import Usage
-from mustcall.engine.agent.running.results import RunResult
+from mustcall.engine.run_records.results import RunResult
 
 __all__ = ["Beside", "listening", "tell"]
 

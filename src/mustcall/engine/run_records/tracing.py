@@ -15,7 +15,7 @@ from mustcall.engine.tooling.outcomes import ExecutedCall, shortened
 from mustcall.policy.turn.remedy import ACCEPTED
 
 if TYPE_CHECKING:
-    from mustcall.engine.agent.running.results import RunResult
+    from mustcall.engine.run_records.results import RunResult
 
 __all__ = ["Trace", "TraceRow"]
 

@@ -16,7 +16,7 @@ from mustcall.policy.limits.budget import CostCap
 from mustcall.policy.reply.unbacked_claims import UnbackedClaim
 
 if TYPE_CHECKING:
-    from mustcall.engine.agent.tracing import Trace
+    from mustcall.engine.run_records.tracing import Trace
 
 __all__ = ["RunResult", "Stopped", "force_satisfied", "plain_messages", "stopped_by"]
 
@@ -93,7 +93,7 @@ class RunResult(msgspec.Struct, Generic[Out_co], frozen=True, kw_only=True):
 
     def trace(self) -> "Trace":
         """Return what happened, step by step: `print` it, or let a notebook show it as a table."""
-        from mustcall.engine.agent.tracing import Trace  # noqa: PLC0415  most runs are not looked at
+        from mustcall.engine.run_records.tracing import Trace  # noqa: PLC0415  most runs are not looked at
 
         return Trace(self)
 

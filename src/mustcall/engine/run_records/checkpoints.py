@@ -14,8 +14,8 @@ from mustcall.core.errors import MustcallError
 from mustcall.core.message import Message
 from mustcall.core.parts import ToolCall
 from mustcall.core.reply import Reply, Usage
-from mustcall.engine.agent.running.results import RunResult
 from mustcall.engine.records import TurnRecord
+from mustcall.engine.run_records.results import RunResult
 from mustcall.engine.tooling.outcomes import ExecutedCall
 from mustcall.engine.tooling.running import Executed
 from mustcall.policy.limits.budget import Charge

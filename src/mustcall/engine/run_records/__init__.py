@@ -1,0 +1,1 @@
+"""What a run came to and where it stands, as values: its result, its checkpoints, its trace."""
