@@ -6,7 +6,7 @@ import pytest
 
 from mustcall import Agent, tool
 from mustcall.core.errors import BudgetSpent
-from mustcall.engine.durable import worker as working
+from mustcall.engine import worker as working
 from mustcall.engine.spending import accounts
 from mustcall.engine.spending.budget_account import Budget
 from mustcall.engine.worker import Worker

@@ -13,7 +13,7 @@ import pytest
 
 from mustcall import Agent, tool
 from mustcall.core.errors import LedgerUnavailable
-from mustcall.engine.durable import worker as working
+from mustcall.engine import worker as working
 from mustcall.engine.durable.owners import is_worker
 from mustcall.engine.durable.queueing import DbosEngine
 from mustcall.engine.durable.runs import KIND
