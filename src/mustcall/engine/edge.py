@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
-from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
+from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamGarbage, UpstreamRejected
 from mustcall.core.reply import Reply
 from mustcall.engine.attempts.refusals import UpstreamRefused
 from mustcall.engine.exchange import StreamedReply, WholeReply, no_more
@@ -61,12 +61,12 @@ class Edge:
         """Return an upstream's error status: as it is where it may go out so, in the caller's shape otherwise."""
         told = refused.told
         if refused.body is not None:
-            return self._answer(refused.status, refused.body)
+            return self._answer(refused.status, refused.body, told)
         delivery = self._delivery()
         if self._inbound.stream and delivery.tells(told):
             return self._streamed(delivery.fail(UpstreamRejected(told)), no_more())
         body = msgspec.json.encode(codec_for(self._inbound.wire).encode_error(told, self._inbound.request_id))
-        return self._answer(refused.status, body)
+        return self._answer(refused.status, body, told)
 
     def _encoded(self, reply: Reply) -> bytes:
         """Write a reply for the caller."""
@@ -83,9 +83,9 @@ class Edge:
         except MustcallError as error:
             raise turn.failed(error) from None
 
-    def _answer(self, status: int, body: bytes) -> WholeReply:
-        turn = self._turn
-        return WholeReply(status=status, body=body, upstream_headers=turn.headers, adaptations=turn.context.adaptations)
+    def _answer(self, status: int, body: bytes, error: ErrorInfo | None = None) -> WholeReply:
+        headers, noted = self._turn.headers, self._turn.context.adaptations
+        return WholeReply(status=status, body=body, upstream_headers=headers, adaptations=noted, error=error)
 
     def _streamed(self, first: bytes, chunks: AsyncGenerator[bytes]) -> StreamedReply:
         turn = self._turn

@@ -74,12 +74,13 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WholeReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply in one piece, an upstream's error included."""
+    """A reply in one piece; `error` is what the body says where it is an upstream's error."""
 
     status: int
     body: bytes
     upstream_headers: Mapping[str, str]
     adaptations: tuple[Adaptation, ...] = ()
+    error: ErrorInfo | None = None
 
 
 class StreamedReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,14 +181,13 @@ class _Passing:
         status, headers, body = answer.reply.status, answer.reply.headers, answer.error_body or b""
         self._note(UpstreamRejected)
         if is_error_body(body):
-            return self._whole(status, body, headers)
+            return self._whole(status, body, headers, info)
         if self._inbound.stream and info.code in self._codec.streamed_errors:
             request = self._codec.decode_request(self._inbound.body)
             encoder = self._codec.stream_encoder(request, self._stamp, self._log)
             return self._stream(no_more(), encoder.feed(Failed(info)), headers)
-        return self._whole(
-            status, msgspec.json.encode(self._codec.encode_error(info, self._inbound.request_id)), headers
-        )
+        told = msgspec.json.encode(self._codec.encode_error(info, self._inbound.request_id))
+        return self._whole(status, told, headers, info)
 
     async def whole(self, reply: UpstreamReply) -> WholeReply:
         """Return a reply in one piece."""
@@ -213,8 +213,11 @@ class _Passing:
             status=200, first=first, chunks=chunks, upstream_headers=headers, adaptations=self._log.entries
         )
 
-    def _whole(self, status: int, body: bytes, headers: Mapping[str, str]) -> WholeReply:
-        return WholeReply(status=status, body=body, upstream_headers=headers, adaptations=self._log.entries)
+    def _whole(
+        self, status: int, body: bytes, headers: Mapping[str, str], error: ErrorInfo | None = None
+    ) -> WholeReply:
+        noted = self._log.entries
+        return WholeReply(status=status, body=body, upstream_headers=headers, adaptations=noted, error=error)
 
     async def _forward(self, reply: UpstreamReply) -> AsyncGenerator[bytes]:
         """Pass events on as they are, up to the one that ends the stream; say so at the end if it never came."""

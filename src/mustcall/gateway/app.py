@@ -16,7 +16,6 @@ from mustcall.core.errors import (
     Unauthorized,
     WrongMethod,
 )
-from mustcall.core.origin import Wire
 from mustcall.engine.exchange import WholeReply
 from mustcall.engine.spending.budget_account import Metering
 from mustcall.gateway.config.settings import Settings
@@ -279,7 +278,7 @@ class Gateway:
             await call.send_whole(200, body, reply_headers(call.request_id, {}, (), content_type=JSON))
         else:
             reply = await self._serve().stored(call.method, call.path, call.query, view, call.headers)
-            await call.send_reply(reply, codec_for(Wire.RESPONSES))
+            await call.send_reply(reply)
 
     async def _traced(self, call: HttpCall, body: bytes) -> None:
         """Answer a turn, and hand over what it was to who keeps turns."""
@@ -343,7 +342,7 @@ class Gateway:
                 if heartbeat.task is not None:
                     await heartbeat.settle()
             if isinstance(reply, WholeReply):
-                await call.send_reply(reply, codec)
+                await call.send_reply(reply)
                 return
             async with aclosing(reply.chunks) as chunks:
                 await call.begin_stream(reply.upstream_headers, reply.adaptations)

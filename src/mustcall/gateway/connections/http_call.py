@@ -19,7 +19,7 @@ from mustcall.gateway.connections.receiving import Gone, headers_of, path_of
 from mustcall.gateway.connections.web_origins import cors_headers
 from mustcall.gateway.replies import JSON, Header, Receive, Scope, Send, reply_headers
 from mustcall.gateway.routes import wire_of
-from mustcall.wire.codec import Codec, ReplyStamp
+from mustcall.wire.codec import ReplyStamp
 from mustcall.wire.registry import codec_for
 
 __all__ = ["HttpCall"]
@@ -113,11 +113,12 @@ class HttpCall:
             self.kept.append(data)
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
-    async def send_reply(self, reply: WholeReply, codec: Codec) -> None:
+    async def send_reply(self, reply: WholeReply) -> None:
         """Send a reply in one piece; as the last event of a stream if a sign of life has begun one."""
         if self.started:
-            error = UpstreamRejected(codec.decode_error(reply.status, reply.body))
-            await self.send({"type": "http.response.body", "body": self.stream_error(error)})
+            assert reply.error is not None, "a stream is answered in one piece only by an error"
+            error = self.stream_error(UpstreamRejected(reply.error))
+            await self.send({"type": "http.response.body", "body": error})
             return
         record = self.progress.record
         headers = reply_headers(
