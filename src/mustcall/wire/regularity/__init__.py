@@ -10,7 +10,7 @@ from collections.abc import Callable
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply
-from mustcall.wire.regularity import chat, messages, responses
+from mustcall.wire.regularity import chat, messages, responses, responses_bodies
 from mustcall.wire.regularity.contract import StreamRegularity
 
 __all__ = ["StreamRegularity", "is_regular_body", "regularity_for", "respelled"]
@@ -22,7 +22,7 @@ _STREAMS: dict[Wire, Callable[[], StreamRegularity]] = {
 }
 _BODIES: dict[Wire, Callable[[bytes], bool]] = {
     Wire.CHAT: chat.is_regular_body,
-    Wire.RESPONSES: responses.is_regular_body,
+    Wire.RESPONSES: responses_bodies.is_regular_body,
     Wire.MESSAGES: messages.is_regular_body,
 }
 

@@ -13,164 +13,33 @@ from typing import Literal
 
 import msgspec
 
-from mustcall.wire.regularity.contract import Count, Given, is_utf8, read
+from mustcall.wire.regularity.contract import Count, Given, read
 from mustcall.wire.regularity.framing import Framing
+from mustcall.wire.regularity.responses_bodies import (
+    MESSAGE,
+    REASONING,
+    TYPED,
+    CustomCallItem,
+    FunctionCallItem,
+    MessageItem,
+    ReasoningItem,
+    ResponsesBody,
+    ResponsesContent,
+    ResponsesSummary,
+    identity_of,
+    input_of,
+    is_content,
+    is_ended,
+    read_item,
+    read_output,
+    speaks,
+)
 from mustcall.wire.sse import SseEvent
 
-__all__ = ["ResponsesRegularity", "is_regular_body"]
-
-_MESSAGE, _REASONING = "message", "reasoning"
-#: Where a call has its text, by the type of its item.
-_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
-
-
-class _Typed(msgspec.Struct, gc=False):
-    type: Given
-    sequence_number: Count | None = None
-
-
-class _Content(msgspec.Struct, gc=False):
-    """A content part: text and refusal have their words under their own names."""
-
-    type: Given
-    text: msgspec.Raw = msgspec.Raw()
-    refusal: msgspec.Raw = msgspec.Raw()
-
-
-class _Message(msgspec.Struct, gc=False):
-    id: Given
-    content: list[_Content]
-    role: Literal["assistant"] = "assistant"
-
-
-class _SummaryText(msgspec.Struct, gc=False):
-    type: Given
-    text: str
-
-
-class _Reasoning(msgspec.Struct, gc=False):
-    id: Given
-    summary: list[_SummaryText]
-    content: list[_SummaryText] | None = None
-    encrypted_content: str | None = None
-
-
-class _FunctionCall(msgspec.Struct, gc=False):
-    call_id: Given
-    name: Given
-    arguments: str
-    id: Given | None = None
-    status: str | None = None
-
-
-class _CustomCall(msgspec.Struct, gc=False):
-    call_id: Given
-    name: Given
-    input: str
-    id: Given | None = None
-    status: str | None = None
-
-
-class _Other(msgspec.Struct, gc=False):
-    id: str | None = None
-
-
-_AnyItem = _Message | _Reasoning | _FunctionCall | _CustomCall | _Other
-_typed = msgspec.json.Decoder(_Typed)
-_text = msgspec.json.Decoder(str)
-_message = msgspec.json.Decoder(_Message)
-_reasoning = msgspec.json.Decoder(_Reasoning)
-_function_call = msgspec.json.Decoder(_FunctionCall)
-_custom_call = msgspec.json.Decoder(_CustomCall)
-_other = msgspec.json.Decoder(_Other)
-
-
-def _read_item(data: msgspec.Raw) -> tuple[str, _AnyItem] | None:
-    """Return an item's type and the item; None if it is not what its type says."""
-    typed = read(_typed, data)
-    if typed is None:
-        return None
-    match typed.type:
-        case "message":
-            item: _AnyItem | None = read(_message, data)
-            if isinstance(item, _Message) and not all(map(_is_content, item.content)):
-                return None
-        case "reasoning":
-            item = read(_reasoning, data)
-        case "function_call":
-            item = read(_function_call, data)
-        case "custom_tool_call":
-            item = read(_custom_call, data)
-        case _:
-            item = read(_other, data)
-    return None if item is None else (typed.type, item)
-
-
-def _is_content(part: _Content) -> bool:
-    match part.type:
-        case "output_text":
-            return read(_text, part.text) is not None
-        case "refusal":
-            return read(_text, part.refusal) is not None
-        case _:
-            return True
-
-
-def _speaks(part: _Content) -> bool:
-    """Tell whether a content has words."""
-    return bytes(part.refusal if part.type == "refusal" else part.text) not in (b"", b'""')
-
-
-def _identity(kind: str, item: _AnyItem) -> tuple[str, str | None, str, str]:
-    if isinstance(item, _FunctionCall | _CustomCall):
-        return kind, item.id, item.call_id, item.name
-    return kind, item.id, "", ""
+__all__ = ["ResponsesRegularity"]
 
 
 # --- whole replies --------------------------------------------------------------------------------------------------
-
-
-class _Usage(msgspec.Struct, gc=False):
-    input_tokens: Count
-    output_tokens: Count
-    total_tokens: Count
-
-
-class _Details(msgspec.Struct, gc=False):
-    reason: Given
-
-
-class _Response(msgspec.Struct, gc=False):
-    id: Given
-    object: Literal["response"]
-    status: Literal["completed", "incomplete", "in_progress", "queued"]
-    output: list[msgspec.Raw]
-    usage: _Usage | None = None
-    incomplete_details: _Details | None = None
-    error: None = None
-    model: str | None = None
-    created_at: int | float | None = None
-
-
-_response = msgspec.json.Decoder(_Response)
-
-
-def is_regular_body(body: bytes) -> bool:
-    """Tell whether a whole reply is written as the wire says."""
-    response = read(_response, body)
-    return response is not None and is_utf8(body) and _is_ended(response) and _read_output(response) is not None
-
-
-def _is_ended(response: _Response) -> bool:
-    return (response.status == "incomplete") == (response.incomplete_details is not None)
-
-
-def _read_output(response: _Response) -> list[tuple[str, _AnyItem]] | None:
-    """Return the items of a response; None if one is not what its type says, or two have one id."""
-    items = [item for item in map(_read_item, response.output) if item is not None]
-    ids = [item.call_id for _, item in items if isinstance(item, _FunctionCall | _CustomCall)]
-    ids += [item.id for _, item in items if item.id]
-    return items if len(items) == len(response.output) and len(set(ids)) == len(ids) else None
 
 
 # --- streams --------------------------------------------------------------------------------------------------------
@@ -178,7 +47,7 @@ def _read_output(response: _Response) -> list[tuple[str, _AnyItem]] | None:
 
 class _Lifecycle(msgspec.Struct, gc=False):
     type: Given
-    response: _Response
+    response: ResponsesBody
     sequence_number: Count | None = None
 
 
@@ -219,7 +88,7 @@ class _PartEvent(msgspec.Struct, gc=False):
     type: Given
     item_id: str
     output_index: Count
-    part: _Content
+    part: ResponsesContent
     content_index: Count
     sequence_number: Count | None = None
 
@@ -228,7 +97,7 @@ class _SummaryPart(msgspec.Struct, gc=False):
     type: Given
     item_id: str
     output_index: Count
-    part: _SummaryText
+    part: ResponsesSummary
     summary_index: Count
     sequence_number: Count | None = None
 
@@ -259,14 +128,14 @@ _place = msgspec.json.Decoder(_Place)
 
 #: Events about a text: the item they belong to, the field that has it, and the number that says which text it is.
 _TEXTS = {
-    "response.output_text.delta": (_MESSAGE, "delta", "content_index"),
-    "response.output_text.done": (_MESSAGE, "text", "content_index"),
-    "response.refusal.delta": (_MESSAGE, "delta", "content_index"),
-    "response.refusal.done": (_MESSAGE, "refusal", "content_index"),
-    "response.reasoning_text.delta": (_REASONING, "delta", "content_index"),
-    "response.reasoning_text.done": (_REASONING, "text", "content_index"),
-    "response.reasoning_summary_text.delta": (_REASONING, "delta", "summary_index"),
-    "response.reasoning_summary_text.done": (_REASONING, "text", "summary_index"),
+    "response.output_text.delta": (MESSAGE, "delta", "content_index"),
+    "response.output_text.done": (MESSAGE, "text", "content_index"),
+    "response.refusal.delta": (MESSAGE, "delta", "content_index"),
+    "response.refusal.done": (MESSAGE, "refusal", "content_index"),
+    "response.reasoning_text.delta": (REASONING, "delta", "content_index"),
+    "response.reasoning_text.done": (REASONING, "text", "content_index"),
+    "response.reasoning_summary_text.delta": (REASONING, "delta", "summary_index"),
+    "response.reasoning_summary_text.done": (REASONING, "text", "summary_index"),
     "response.function_call_arguments.delta": ("function_call", "delta", None),
     "response.function_call_arguments.done": ("function_call", "arguments", None),
     "response.custom_tool_call_input.delta": ("custom_tool_call", "delta", None),
@@ -336,7 +205,7 @@ class ResponsesRegularity:
             return once and event.data == b"[DONE]"
         kind = event.name
         if not kind:
-            typed = read(_typed, event.data)
+            typed = read(TYPED, event.data)
             if typed is None:
                 return False
             kind = typed.type
@@ -366,7 +235,7 @@ class ResponsesRegularity:
                 error = read(_error, event.data)
                 return error is not None and self._rises(error.sequence_number)
             case _:
-                typed = read(_typed, event.data)
+                typed = read(TYPED, event.data)
                 if typed is None or typed.type != kind:
                     return False
                 return typed.sequence_number is None or self._rises(typed.sequence_number)
@@ -396,11 +265,11 @@ class ResponsesRegularity:
         response = event.response
         if not self._rises(event.sequence_number):
             return False
-        items = _read_output(response)
-        if items is None or not _is_ended(response) or f"response.{response.status}" != kind:
+        items = read_output(response)
+        if items is None or not is_ended(response) or f"response.{response.status}" != kind:
             return False
         return len(items) == len(self._items) and all(
-            known.done and known.identity == _identity(*item) and known.final in (None, _input(item[1]))
+            known.done and known.identity == identity_of(*item) and known.final in (None, input_of(item[1]))
             for known, item in zip(self._items, items, strict=True)
         )
 
@@ -408,42 +277,47 @@ class ResponsesRegularity:
         event = read(_item_event, data)
         if event is None or event.type != "response.output_item.added" or event.output_index != len(self._items):
             return False
-        found = _read_item(event.item)
+        found = read_item(event.item)
         if found is None or not self._rises(event.sequence_number):
             return False
         _, item = found
-        if isinstance(item, _FunctionCall | _CustomCall) and item.id is None:
+        if isinstance(item, FunctionCallItem | CustomCallItem) and item.id is None:
             return False
         if item.id in self._ids:  # clients take two items of one id for a contradiction
             return False
         if item.id:
             self._ids.add(item.id)
-        known = _Progress(_identity(*found))
+        known = _Progress(identity_of(*found))
         self._items.append(known)
-        if isinstance(item, _Message):
+        if isinstance(item, MessageItem):
             self._unsettled.add(known)  # until its content says what it is
             return not item.content
         # What an item has when it is announced would be read twice: its deltas bring it again.
-        return not _input(item) and not (isinstance(item, _Reasoning) and (item.summary or item.content))
+        return not input_of(item) and not (isinstance(item, ReasoningItem) and (item.summary or item.content))
 
     def _takes_done(self, data: bytes) -> bool:
         event = read(_item_event, data)
         if event is None or event.type != "response.output_item.done" or event.output_index >= len(self._items):
             return False
-        known, found = self._items[event.output_index], _read_item(event.item)
-        if found is None or known.done or known.identity != _identity(*found) or not self._rises(event.sequence_number):
+        known, found = self._items[event.output_index], read_item(event.item)
+        if (
+            found is None
+            or known.done
+            or known.identity != identity_of(*found)
+            or not self._rises(event.sequence_number)
+        ):
             return False
         known.done = True
         self._unsettled.discard(known)
         _, item = found
-        if isinstance(item, _Message):
-            said_so = known.spoke or not any(map(_speaks, item.content))
+        if isinstance(item, MessageItem):
+            said_so = known.spoke or not any(map(speaks, item.content))
             return said_so and [part.type for part in item.content] == known.contents
-        if isinstance(item, _FunctionCall | _CustomCall) and item.status is None:
+        if isinstance(item, FunctionCallItem | CustomCallItem) and item.status is None:
             return False
-        if isinstance(item, _Reasoning) and not known.spoke and any(text.text for text in item.summary):
+        if isinstance(item, ReasoningItem) and not known.spoke and any(text.text for text in item.summary):
             return False
-        said = _input(item)
+        said = input_of(item)
         return said is None or said == self._said(known)
 
     def _said(self, known: _Progress) -> str:
@@ -453,14 +327,14 @@ class ResponsesRegularity:
 
     def _takes_part(self, kind: str, data: bytes) -> bool:
         event = read(_part_event, data)
-        if event is None or event.type != kind or not _is_content(event.part):
+        if event is None or event.type != kind or not is_content(event.part):
             return False
         if not self._rises(event.sequence_number):
             return False
         known = self._find(event.output_index, event.item_id)
         if known is None:
             return False
-        if known.kind != _MESSAGE:
+        if known.kind != MESSAGE:
             return True
         if kind == "response.content_part.done":
             self._settle(known, done=False)
@@ -475,7 +349,7 @@ class ResponsesRegularity:
         if event is None or event.type != kind or not self._rises(event.sequence_number):
             return False
         known = self._find(event.output_index, event.item_id)
-        if known is None or known.kind != _REASONING:
+        if known is None or known.kind != REASONING:
             return False
         self._settle(known, done=False)
         return True
@@ -495,7 +369,7 @@ class ResponsesRegularity:
             return False
         if number is not None:
             place: int | None = getattr(event, number)
-            if owner == _MESSAGE and place is not None:
+            if owner == MESSAGE and place is not None:
                 content = _CONTENTS[kind.rpartition(".")[0]]
                 return place < len(known.contents) and known.contents[place] == content
             return place is not None
@@ -516,11 +390,3 @@ class ResponsesRegularity:
             return None
         known = self._items[index]
         return known if not known.done and known.identity[1] in (None, item_id) else None
-
-
-def _input(item: _AnyItem) -> str | None:
-    match item:
-        case _FunctionCall(arguments=text) | _CustomCall(input=text):
-            return text
-        case _:
-            return None
