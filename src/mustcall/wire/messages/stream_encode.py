@@ -24,7 +24,6 @@ from mustcall.core.parts import (
     CallKind,
     File,
     Image,
-    OpaqueState,
     Part,
     ProviderItem,
     Reasoning,
@@ -54,6 +53,7 @@ from mustcall.core.streams.events import (
 from mustcall.wire.codec import ReplyStamp
 from mustcall.wire.crossing.naming import flat_name
 from mustcall.wire.crossing.offer import custom_arguments
+from mustcall.wire.messages.block_slots import BlockSlot, missing_text
 from mustcall.wire.messages.blocks import redacted_data
 from mustcall.wire.messages.errors import encode_stream_error
 from mustcall.wire.messages.inputs import Schemas, parse_object
@@ -79,25 +79,6 @@ _WIRE = Wire.MESSAGES
 _TEXT_DELTA = encode_event(
     b'{"type":"content_block_delta","index":%d,"delta":{"type":"text_delta","text":%b}}', "content_block_delta"
 )
-
-
-class _Slot:
-    """One part: what it began as, what came for it while it waited, and what was sent of it."""
-
-    __slots__ = ("ended", "final", "held", "index", "part", "sent", "state", "summary", "unsent", "withheld")
-
-    def __init__(self, index: int, part: Part) -> None:
-        self.index = index
-        self.part = part
-        self.held: list[Event] = []
-        self.ended = False
-        self.final: Part | None = None
-        self.sent: list[str] = []
-        self.unsent: list[str] = []
-        # Custom input is rewritten as a whole, and arguments that begin like no object can only be wrong.
-        self.withheld = isinstance(part, ToolCall) and part.kind is CallKind.CUSTOM
-        self.state: OpaqueState | None = part.state if isinstance(part, Reasoning) else None
-        self.summary: int | None = None
 
 
 class MessagesStreamEncoder:
@@ -128,7 +109,7 @@ class MessagesStreamEncoder:
         self._log = log
         self._schemas = Schemas(caller.tools)
         self._out: list[bytes] = []
-        self._slots: dict[int, _Slot] = {}
+        self._slots: dict[int, BlockSlot] = {}
         self._order: deque[int] = deque()
         self._broken: ToolCall | None = None  # the last part, waiting for the finish
         self._blocks = 0
@@ -229,7 +210,7 @@ class MessagesStreamEncoder:
         if self._broken is not None:  # so it was not the last part, and no limit cut it
             self._fail(broken_call(self._broken.name).info())
             return
-        slot = self._slots[index] = _Slot(index, part)
+        slot = self._slots[index] = BlockSlot(index, part)
         self._order.append(index)
         if isinstance(part, ToolCall | Refusal):
             self._telling.append(part)
@@ -251,7 +232,7 @@ class MessagesStreamEncoder:
             slot = self._slots[self._order[0]]
             self._begin(slot)
 
-    def _begin(self, slot: _Slot) -> None:
+    def _begin(self, slot: BlockSlot) -> None:
         """Make a part the live one: open it if it must be, then let go what was held for it."""
         part = slot.part
         if self._resuming:  # its start went out, empty or not
@@ -281,7 +262,7 @@ class MessagesStreamEncoder:
                 return
             self._apply(slot, event)
 
-    def _apply(self, slot: _Slot, event: Event) -> None:
+    def _apply(self, slot: BlockSlot, event: Event) -> None:
         match event:
             case PartTextDelta(text=text):
                 self._text(slot, text)
@@ -313,7 +294,7 @@ class MessagesStreamEncoder:
         self._blocks += 1
         self._open = False
 
-    def _text(self, slot: _Slot, text: str) -> None:
+    def _text(self, slot: BlockSlot, text: str) -> None:
         if not text:
             return
         if not self._open:
@@ -328,7 +309,7 @@ class MessagesStreamEncoder:
             for citation in as_list(citations):
                 self._delta({"type": "citations_delta", "citation": citation})
 
-    def _thinking(self, slot: _Slot, text: str) -> None:
+    def _thinking(self, slot: BlockSlot, text: str) -> None:
         if not text:
             return
         if not self._open:
@@ -351,7 +332,7 @@ class MessagesStreamEncoder:
             }
         )
 
-    def _arguments(self, slot: _Slot, text: str) -> None:
+    def _arguments(self, slot: BlockSlot, text: str) -> None:
         """Send arguments on once they begin like an object; hold what can only be wrong, or must be rewritten."""
         if not text:
             return
@@ -366,21 +347,21 @@ class MessagesStreamEncoder:
         elif begun:
             slot.withheld = True
 
-    def _send_arguments(self, slot: _Slot, text: str) -> None:
+    def _send_arguments(self, slot: BlockSlot, text: str) -> None:
         if not self._open and isinstance(slot.part, ToolCall):
             self._start_call(slot.index, slot.part)
         slot.sent.append(text)
         self._delta({"type": "input_json_delta", "partial_json": text})
 
-    def _end_part(self, slot: _Slot) -> None:
+    def _end_part(self, slot: BlockSlot) -> None:
         """Send what only the end of a part tells, and close its block."""
         part = slot.final if slot.final is not None else slot.part
         match part:
             case Text(text=text):
-                self._text(slot, _missing(slot, text))
+                self._text(slot, missing_text(slot, text))
                 self._citations(part)
             case Refusal(text=text):
-                self._text(slot, _missing(slot, text))
+                self._text(slot, missing_text(slot, text))
             case Reasoning():
                 self._end_thinking(slot, part)
             case ToolCall():
@@ -397,8 +378,8 @@ class MessagesStreamEncoder:
         if self._open and not self._done and self._broken is None:
             self._stop_block()
 
-    def _end_thinking(self, slot: _Slot, part: Reasoning) -> None:
-        self._thinking(slot, _missing(slot, reasoning_text(part)))
+    def _end_thinking(self, slot: BlockSlot, part: Reasoning) -> None:
+        self._thinking(slot, missing_text(slot, reasoning_text(part)))
         state = part.state or slot.state
         if state is None:
             return
@@ -412,7 +393,7 @@ class MessagesStreamEncoder:
         if signature:
             self._delta({"type": "signature_delta", "signature": signature})
 
-    def _end_call(self, slot: _Slot, call: ToolCall) -> None:
+    def _end_call(self, slot: BlockSlot, call: ToolCall) -> None:
         """Check a complete call; what was sent of a broken one is taken back by an error, or by the stop reason."""
         text = "".join(slot.sent) + "".join(slot.unsent)
         if slot.final is not None and (not slot.sent or call.arguments_json.startswith(text)):
@@ -441,14 +422,3 @@ class MessagesStreamEncoder:
             return
         self._start_block({**value, "input": {}})
         self._delta({"type": "input_json_delta", "partial_json": msgspec.json.encode(held).decode()})
-
-
-def _missing(slot: _Slot, final: str) -> str:
-    """Return what the final text has beyond what was sent; nothing if the two disagree, for nothing can be taken back.
-
-    Only looked at when nothing, or less than all, was streamed.
-    """
-    if not slot.sent:
-        return final
-    sent = "".join(slot.sent)
-    return final[len(sent) :] if final.startswith(sent) else ""

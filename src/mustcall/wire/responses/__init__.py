@@ -16,7 +16,8 @@ from mustcall.wire.responses.reply import decode_reply, encode_reply
 from mustcall.wire.responses.request_decode import decode_request, peek
 from mustcall.wire.responses.request_encode import encode_request
 from mustcall.wire.responses.stream_decode import TERMINAL, ResponsesStreamDecoder, event_type
-from mustcall.wire.responses.stream_encode import ResponsesStreamEncoder, next_number
+from mustcall.wire.responses.stream_encode import ResponsesStreamEncoder
+from mustcall.wire.responses.stream_failures import next_number
 from mustcall.wire.sse import SseEvent, encode_event
 
 __all__ = ["ResponsesCodec"]

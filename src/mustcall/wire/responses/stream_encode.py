@@ -5,14 +5,12 @@ deltas (`shared/wires.md` 2). Items may be open side by side, so nothing is held
 id it was announced with, whatever its final form says: the SDKs refuse an item that changes its identity.
 """
 
-import re
 from collections.abc import Sequence
 from typing import assert_never
 
 import msgspec
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
-from mustcall.core.errors import ErrorInfo
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Unknown
 from mustcall.core.reply import FinishReason, Usage, derive_finish
@@ -42,48 +40,12 @@ from mustcall.wire.responses.reply import (
     response_head,
     response_id,
 )
+from mustcall.wire.responses.stream_failures import failed_error, next_number
 from mustcall.wire.sse import encode_event
 
-__all__ = ["ResponsesStreamEncoder", "failed_error", "next_number"]
+__all__ = ["ResponsesStreamEncoder"]
 
 _dump = msgspec.json.encode
-#: The number of an event; inside a string of JSON the quotes would be escaped.
-_NUMBER = re.compile(rb'"sequence_number"\s*:\s*(\d{1,15})\b')
-
-#: Codes that clients of this wire act on; any other is told by its status.
-_KNOWN_CODES = frozenset(
-    {
-        "server_error",
-        "rate_limit_exceeded",
-        "invalid_prompt",
-        "context_length_exceeded",
-        "insufficient_quota",
-        "usage_not_included",
-        "cyber_policy",
-        "bio_policy",
-        "server_is_overloaded",
-        "slow_down",
-    }
-)
-
-
-def failed_error(error: ErrorInfo) -> JsonObject:
-    """Write the `error` of a failed response: a code its clients know, our own word beside it.
-
-    A model's failure is an invalid prompt to them: after any other code Codex sends the request five times more.
-    """
-    code = "invalid_prompt" if error.by_model else error.code
-    if code not in _KNOWN_CODES:
-        code = "rate_limit_exceeded" if error.status == 429 else "server_error"
-        if 400 <= error.status < 500 and error.status not in (408, 409, 429):
-            code = "invalid_prompt"
-    return {"code": code, "message": error.message, "type": error.type or error.code, "param": error.param}
-
-
-def next_number(last: bytes) -> int | None:
-    """Return the number that follows the last event of these bytes; None if that has none."""
-    found = _NUMBER.findall(last, last.rfind(b"data:"))
-    return int(found[0]) + 1 if found else None
 
 
 class _Summary:
