@@ -18,7 +18,8 @@ from mustcall.core.limits import GatewayLimits as ServerLimits
 from mustcall.core.verdict import Verdict
 from mustcall.dialects.own import DialectSettings
 from mustcall.gateway.config.budget_settings import BudgetSettings, PriceSettings
-from mustcall.gateway.config.settings import ServerSettings, UpstreamSettings
+from mustcall.gateway.config.settings import ServerSettings
+from mustcall.gateway.config.upstream_settings import UpstreamSettings
 from mustcall.gateway.openapi.document import REPLY_HEADERS, document
 from mustcall.gateway.request_controls import CALLERS_HEADERS, PREFIX
 from mustcall.gateway.state.trace_keeper import LedgerSettings

@@ -16,7 +16,8 @@ from mustcall.core import errors
 from mustcall.core.errors import ConfigError, ModelError, MustcallError
 from mustcall.core.verdict import TOOL_PROBE, Verdict
 from mustcall.gateway import request_controls
-from mustcall.gateway.config.settings import ServerSettings, UpstreamSettings, load_settings
+from mustcall.gateway.config.settings import ServerSettings, load_settings
+from mustcall.gateway.config.upstream_settings import UpstreamSettings
 from mustcall.policy.facts.controls import Controls, Limits, ToolControls
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.request.plan import RungKind

@@ -12,7 +12,8 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.gateway.config.environment import Keyless
-from mustcall.gateway.config.settings import ServerSettings, parse_upstream_flag, settings_from_flags
+from mustcall.gateway.config.settings import ServerSettings, settings_from_flags
+from mustcall.gateway.config.upstream_settings import parse_upstream_flag
 from mustcall.upstream.address import read_address
 from mustcall.upstream.providers import EMBEDDED, provider_at
 
