@@ -11,10 +11,26 @@ Cost: linear in the message; longer sentences than people write sums in are not 
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from types import MappingProxyType
-from typing import NamedTuple
 
 from mustcall.policy.words.numerals import ORDINALS, Token, is_number, tokens_of
+from mustcall.policy.words.sum_values import SumValue, bracketed, joined, percent_of, powered
+from mustcall.policy.words.sum_words import (
+    CLOSING,
+    CLOSING_PAIRS,
+    COMMANDED,
+    COMPACT,
+    NAMED_POWERS,
+    NO_SUM,
+    OF_MANY,
+    OF_TWO,
+    OPENING,
+    PARTS,
+    PERCENT,
+    ROUNDING,
+    SAYINGS,
+    SUMS,
+    TIMES,
+)
 
 __all__ = ["sums_in"]
 
@@ -23,59 +39,6 @@ _LONGEST_SENTENCE = 300
 _DEEPEST = 20
 
 _SENTENCE = re.compile(r"[\n;:]+|(?<=[?!.])\s+")
-#: Verbs that ask for a computation whatever follows.
-_COMMANDS = "calculate|compute|evaluate|solve|work out|figure out"
-#: What people put before a sum, as often as they like.
-_OPENING = re.compile(
-    rf"(?:(?:{_COMMANDS}|hi|hello|hey|ok|okay|so|well|now|then|and|please|pls|kindly|just|quickly|also|question|quick"
-    r"|can you|could you|would you|will you|do you know|help me|let me know|tell me|show me|give me|find me"
-    r"|i want to know|i need to know|i would like to know|i'd like to know|i want you to|i need you to|i need|i want"
-    r"|use (?:the|your|a) calculator (?:to|for|and)|with the calculator|using the calculator"
-    r"|what's|whats|what is|what are|what does|what do|what would|what will|what"
-    r"|how much is|how much are|how much does|how much do|how much would|how much|how many is|how many are"
-    r"|you get (?:if|when) (?:you|i)|i get (?:if|when) (?:you|i)|we get (?:if|when) we|happens (?:if|when) (?:you|i)"
-    r"|(?:the |an? )?(?:exact |approximate )?(?:value|result|answer|outcome) (?:of|to|for)|(?:determine|find|get|do))"
-    r"(?![a-z'])[\s,]*)+"
-)
-_COMMANDED = re.compile(rf"\b(?:{_COMMANDS}|calculator)\b")
-#: What people put behind it.
-_CLOSING = frozenset(
-    "please pls thanks equal equals make makes give gives be is are exactly altogether now then = ? ,".split()  # noqa: SIM905  words read better so
-)
-#: How rounding is asked for, besides a number of digits.
-_ROUNDING = frozenset(
-    "rounded round off up to the nearest whole number integer decimal decimals place places digits".split()  # noqa: SIM905  as above
-)
-_CLOSING_PAIRS = frozenset({("for", "me"), ("thank", "you"), ("equal", "to"), ("come", "to"), ("in", "total")})
-#: What is written like a sum and is none: dates, numbers of telephones, and what figures of speech are made of.
-_NO_SUM = re.compile(
-    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2})|\d{3}-\d{4}|\d{3}-\d{3}-\d{4}|0\d+[-/]\d+"
-)
-_SAYINGS = frozenset({"24/7", "9/11", "50/50", "7/11", "20/20"})
-#: A range, a fraction or a size, unless somebody asks what it comes to.
-_COMPACT = re.compile(r"\d+[-/x]\d+")
-
-_SUMS: Mapping[str, str] = MappingProxyType({"sum": " + ", "total": " + ", "product": " * "})
-_OF_MANY: Mapping[str, str] = MappingProxyType(
-    {
-        "average": "mean",
-        "mean": "mean",
-        "maximum": "max",
-        "max": "max",
-        "largest": "max",
-        "biggest": "max",
-        "minimum": "min",
-        "min": "min",
-        "smallest": "min",
-    }
-)
-_OF_TWO: Mapping[str, str] = MappingProxyType({"difference": " - ", "quotient": " / ", "ratio": " / "})
-_TIMES: Mapping[str, str] = MappingProxyType({"twice": "2", "double": "2", "thrice": "3", "triple": "3"})
-_NAMED_POWERS: Mapping[str, str] = MappingProxyType({"squared": "2", "cubed": "3"})
-_PERCENT = ("percent", "percentage")
-_PARTS: Mapping[str, int] = MappingProxyType(
-    {word: part for word, part in ORDINALS.items() if word not in ("first", "second")}
-)
 
 
 def sums_in(message: str) -> tuple[str, ...]:
@@ -90,12 +53,12 @@ def sums_in(message: str) -> tuple[str, ...]:
 def _sum_of(sentence: str) -> str | None:
     """Return the sum that a sentence is, None if it is something else."""
     lowered = sentence.lower().replace("\u2019", "'")
-    opening = _OPENING.match(lowered)
+    opening = OPENING.match(lowered)
     body = lowered[opening.end() :] if opening is not None else lowered
     bare = body.strip(" \t,?.=")
-    if _NO_SUM.fullmatch(bare):
+    if NO_SUM.fullmatch(bare):
         return None
-    if not _COMMANDED.search(lowered) and (bare in _SAYINGS or (opening is None and _COMPACT.fullmatch(bare))):
+    if not COMMANDED.search(lowered) and (bare in SAYINGS or (opening is None and COMPACT.fullmatch(bare))):
         return None
     # An exclamation mark at the end is a factorial only where nothing else makes it a sum.
     for text in dict.fromkeys((body.rstrip(" \t?.!"), body.rstrip(" \t?."))):
@@ -110,17 +73,6 @@ class _Unread(Exception):
     """The sentence is no arithmetic. Stays inside."""
 
 
-class _Value(NamedTuple):
-    """A piece of an expression. `level`: 0 a sum, 1 a product, 2 a power, 3 whole by itself."""
-
-    text: str
-    level: int = 3
-    #: Whether something is computed in it.
-    computes: bool = False
-    #: Whether `of` may follow: a percentage or a fraction.
-    share: bool = False
-
-
 class _Phrase:
     """Reads one sentence from left to right; recursive descent, each token looked at a few times at most."""
 
@@ -128,7 +80,7 @@ class _Phrase:
         self._tokens = tokens
         self._at = 0
         self._depth = 0
-        self._verbs: Mapping[str, Callable[[], _Value]] = {
+        self._verbs: Mapping[str, Callable[[], SumValue]] = {
             "add": self._add,
             "sum": self._add,
             "subtract": self._subtract,
@@ -190,9 +142,9 @@ class _Phrase:
         tokens = self._tokens
         while tokens:
             pair = tuple(token.text for token in tokens[-2:])
-            if pair in _CLOSING_PAIRS:
+            if pair in CLOSING_PAIRS:
                 del tokens[-2:]
-            elif tokens[-1].kind != "number" and tokens[-1].text in _CLOSING:
+            elif tokens[-1].kind != "number" and tokens[-1].text in CLOSING:
                 tokens.pop()
             else:
                 return
@@ -209,16 +161,16 @@ class _Phrase:
         for text in texts[start:]:
             if text.isdigit():
                 digits = text
-            elif text not in _ROUNDING:
+            elif text not in ROUNDING:
                 return None
         del self._tokens[start:]
         return digits
 
     # --- whole sentences ---------------------------------------------------------------------------------------------
 
-    def _whole(self) -> _Value:
+    def _whole(self) -> SumValue:
         self._take("the")
-        if self._word() in _PERCENT and not is_number(self._peek(1)):
+        if self._word() in PERCENT and not is_number(self._peek(1)):
             return self._percentage()
         verb = self._verbs.get(self._word())
         if verb is not None and self._word(1) not in ("of", "root"):
@@ -226,67 +178,67 @@ class _Phrase:
             return verb()
         value = self._sum()
         if self._take_all("is", "what"):
-            self._expect(*_PERCENT)
+            self._expect(*PERCENT)
             self._expect("of")
-            return _percent_of(value, self._sum())
+            return percent_of(value, self._sum())
         if self._take_all("as", "a"):
-            self._expect(*_PERCENT)
+            self._expect(*PERCENT)
             self._expect("of")
-            return _percent_of(value, self._sum())
+            return percent_of(value, self._sum())
         return value
 
-    def _percentage(self) -> _Value:
+    def _percentage(self) -> SumValue:
         """Read `percent of 80 is 12` and `percentage is 12 of 80`."""
         self._at += 1
         if self._take("of"):
             whole = self._sum()
             self._expect("is", "are")
-            return _percent_of(self._sum(), whole)
+            return percent_of(self._sum(), whole)
         self._expect("is", "are")
         part = self._sum()
         self._expect("of")
-        return _percent_of(part, self._sum())
+        return percent_of(part, self._sum())
 
-    def _add(self) -> _Value:
+    def _add(self) -> SumValue:
         self._take("up")
         self._take("together")
         items = self._list("and", "to", ",", "&", "with")
         self._take("together", "up")
-        return _joined(items, " + ", 0)
+        return joined(items, " + ", 0)
 
-    def _subtract(self) -> _Value:
+    def _subtract(self) -> SumValue:
         what = self._sum()
         self._take("away")
         self._expect("from")
-        return _joined([self._sum(), what], " - ", 0)
+        return joined([self._sum(), what], " - ", 0)
 
-    def _multiply(self) -> _Value:
-        return _joined(self._list("by", "and", "with", "times", ",", "&"), " * ", 1)
+    def _multiply(self) -> SumValue:
+        return joined(self._list("by", "and", "with", "times", ",", "&"), " * ", 1)
 
-    def _divide(self) -> _Value:
+    def _divide(self) -> SumValue:
         what = self._sum()
         self._expect("by")
-        return _joined([what, self._sum()], " / ", 1)
+        return joined([what, self._sum()], " / ", 1)
 
-    def _changed(self, sign: str) -> _Value:
+    def _changed(self, sign: str) -> SumValue:
         what = self._sum()
         self._expect("by")
         share = self._factor()
         if not share.share:
-            return _joined([what, share], sign, 0)
-        return _Value(f"{_bracketed(what, 1)} * (1{sign}{share.text})", 1, computes=True)
+            return joined([what, share], sign, 0)
+        return SumValue(f"{bracketed(what, 1)} * (1{sign}{share.text})", 1, computes=True)
 
-    def _raise(self) -> _Value:
+    def _raise(self) -> SumValue:
         base = self._factor()
         power = self._power_words()
         if power is None:
             raise _Unread
-        return _powered(base, power)
+        return powered(base, power)
 
-    def _named_power(self, power: str) -> _Value:
-        return _powered(self._factor(), _Value(power))
+    def _named_power(self, power: str) -> SumValue:
+        return powered(self._factor(), SumValue(power))
 
-    def _list(self, *separators: str) -> list[_Value]:
+    def _list(self, *separators: str) -> list[SumValue]:
         """Read numbers with words, commas or nothing but blanks between them; at least two, or one sum."""
         items = [self._sum()]
         while self._peek() is not None:
@@ -304,16 +256,16 @@ class _Phrase:
 
     # --- expressions -------------------------------------------------------------------------------------------------
 
-    def _sum(self) -> _Value:
+    def _sum(self) -> SumValue:
         value = self._product()
         while sign := self._take("+", "-", "plus", "minus"):
             right = self._product()
             if right.share and not right.computes:  # "80 plus 15%" is 92 to one and 80.15 to another
                 raise _Unread
-            value = _joined([value, right], " + " if sign in ("+", "plus") else " - ", 0)
+            value = joined([value, right], " + " if sign in ("+", "plus") else " - ", 0)
         return value
 
-    def _product(self) -> _Value:
+    def _product(self) -> SumValue:
         value = self._factor()
         while True:
             sign = self._product_sign(value)
@@ -321,17 +273,17 @@ class _Phrase:
                 return value
             right = self._factor()
             if sign == "off":
-                value = _Value(f"{_bracketed(right, 1)} * (1 - {value.text})", 1, computes=True)
+                value = SumValue(f"{bracketed(right, 1)} * (1 - {value.text})", 1, computes=True)
             elif sign == "of" and value.text.endswith("%"):
-                value = _Value(f"{value.text} of {_bracketed(right, 2)}", 1, computes=True)
+                value = SumValue(f"{value.text} of {bracketed(right, 2)}", 1, computes=True)
             elif sign == "of" and value.text.startswith("1 / "):
-                value = _Value(f"{_bracketed(right, 1)}{value.text[1:]}", 1, computes=True)
+                value = SumValue(f"{bracketed(right, 1)}{value.text[1:]}", 1, computes=True)
             else:
                 fraction = sign == "/" and not value.computes and not right.computes and value.level == right.level == 3
-                joined = _joined([value, right], " * " if sign == "of" else f" {sign} ", 1)
-                value = joined._replace(share=fraction)
+                made = joined([value, right], " * " if sign == "of" else f" {sign} ", 1)
+                value = made._replace(share=fraction)
 
-    def _product_sign(self, value: _Value) -> str | None:
+    def _product_sign(self, value: SumValue) -> str | None:
         """Take what makes a product, and return its sign."""
         if value.share and (word := self._take("of", "off")):
             return word if value.text.endswith("%") or word == "of" else None
@@ -347,35 +299,35 @@ class _Phrase:
         token, behind = self._peek(), self._peek(1)
         return token == Token("sign", "%") and (is_number(behind) or behind == Token("sign", "("))
 
-    def _factor(self) -> _Value:
+    def _factor(self) -> SumValue:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise _Unread
         try:
             if self._take("-", "minus", "negative"):
                 value = self._factor()
-                return _Value(f"-{_bracketed(value, 2)}", 2, value.computes)
+                return SumValue(f"-{bracketed(value, 2)}", 2, value.computes)
             return self._marked(self._primary())
         finally:
             self._depth -= 1
 
-    def _marked(self, value: _Value) -> _Value:
+    def _marked(self, value: SumValue) -> SumValue:
         """Read what follows a number: a percent sign, a factorial, a power."""
         while True:
             if self._take("!", "factorial"):
-                value = _Value(f"{_bracketed(value, 3)}!", 2, computes=True)
-            elif word := self._take(*_NAMED_POWERS):
-                value = _powered(value, _Value(_NAMED_POWERS[word]))
-            elif not self._is_remainder() and (self._take("%", *_PERCENT) or self._take_all("per", "cent")):
-                value = _Value(f"{_bracketed(value, 3)}%", 3, value.computes, share=True)
+                value = SumValue(f"{bracketed(value, 3)}!", 2, computes=True)
+            elif word := self._take(*NAMED_POWERS):
+                value = powered(value, SumValue(NAMED_POWERS[word]))
+            elif not self._is_remainder() and (self._take("%", *PERCENT) or self._take_all("per", "cent")):
+                value = SumValue(f"{bracketed(value, 3)}%", 3, value.computes, share=True)
             elif self._take("^", "**"):
-                value = _powered(value, self._factor())
+                value = powered(value, self._factor())
             elif (power := self._power_words()) is not None:
-                value = _powered(value, power)
+                value = powered(value, power)
             else:
                 return value
 
-    def _power_words(self) -> _Value | None:
+    def _power_words(self) -> SumValue | None:
         """Read `to the power of 3`, `raised to 3` or `to the 3rd power`."""
         raised = self._take("raised") is not None
         if self._take_all("to", "the"):
@@ -389,7 +341,7 @@ class _Phrase:
             self._at += 1
             self._take("th")
             self._take("power")
-            return _Value(power)
+            return SumValue(power)
         if self._take_all("to", "power"):
             self._take("of")
             return self._factor()
@@ -398,7 +350,7 @@ class _Phrase:
             return self._factor()
         return None
 
-    def _primary(self) -> _Value:
+    def _primary(self) -> SumValue:
         self._take("the")
         token = self._peek()
         if token is None:
@@ -408,62 +360,62 @@ class _Phrase:
         if self._take("("):
             value = self._sum()
             self._expect(")")
-            return _Value(f"({value.text})", 3, value.computes)
+            return SumValue(f"({value.text})", 3, value.computes)
         if self._take_all("square", "root") or self._take("sqrt", "root", "\u221a"):
             return self._applied("sqrt")
         if self._take_all("cube", "root") or self._take_all("cubic", "root"):
             return self._applied("cbrt")
         for words, make in (
-            (("square", "of"), lambda: _powered(self._factor(), _Value("2"))),
-            (("cube", "of"), lambda: _powered(self._factor(), _Value("3"))),
-            (("factorial", "of"), lambda: _Value(f"{_bracketed(self._factor(), 3)}!", 2, computes=True)),
+            (("square", "of"), lambda: powered(self._factor(), SumValue("2"))),
+            (("cube", "of"), lambda: powered(self._factor(), SumValue("3"))),
+            (("factorial", "of"), lambda: SumValue(f"{bracketed(self._factor(), 3)}!", 2, computes=True)),
         ):
             if self._take_all(*words):
                 return make()
         return self._worded(self._word())
 
-    def _numbered(self, text: str) -> _Value:
+    def _numbered(self, text: str) -> SumValue:
         """Read a number, or two thirds of something."""
         self._at += 1
-        part = _PARTS.get(self._word().removesuffix("s").replace("halve", "half"))
+        part = PARTS.get(self._word().removesuffix("s").replace("halve", "half"))
         if part is not None and self._word(1) == "of":
             self._at += 1
-            return _Value(f"{text} / {part}", 1, computes=False, share=True)
-        return _Value(text)
+            return SumValue(f"{text} / {part}", 1, computes=False, share=True)
+        return SumValue(text)
 
-    def _worded(self, word: str) -> _Value:
+    def _worded(self, word: str) -> SumValue:
         """Read what begins with a word: a part of something, a multiple, or something made of several numbers."""
         self._take("a", "one")
-        part = _PARTS.get(self._word())
+        part = PARTS.get(self._word())
         if part is not None and self._word(1) == "of":
             self._at += 1
-            return _Value(f"1 / {part}", 1, computes=False, share=True)
+            return SumValue(f"1 / {part}", 1, computes=False, share=True)
         if self._word() != word:
             raise _Unread
         self._at += 1
-        if word in _TIMES:
-            return _joined([_Value(_TIMES[word]), self._factor()], " * ", 1)
+        if word in TIMES:
+            return joined([SumValue(TIMES[word]), self._factor()], " * ", 1)
         if word == "remainder":
             return self._remainder()
         if self._take("of", "between", "from") is None:
             raise _Unread
-        if word in _SUMS:
-            return self._nested(_joined(self._list("and", ",", "&"), _SUMS[word], 0 if _SUMS[word] == " + " else 1))
-        if word in _OF_MANY:
+        if word in SUMS:
+            return self._nested(joined(self._list("and", ",", "&"), SUMS[word], 0 if SUMS[word] == " + " else 1))
+        if word in OF_MANY:
             items = self._list("and", ",", "&")
-            return _Value(f"{_OF_MANY[word]}({', '.join(item.text for item in items)})", 3, computes=True)
-        if word in _OF_TWO:
+            return SumValue(f"{OF_MANY[word]}({', '.join(item.text for item in items)})", 3, computes=True)
+        if word in OF_TWO:
             first = self._product()
             self._expect("and", "to", ",")
-            return self._nested(_joined([first, self._product()], _OF_TWO[word], 0))
+            return self._nested(joined([first, self._product()], OF_TWO[word], 0))
         raise _Unread
 
-    def _nested(self, value: _Value) -> _Value:
+    def _nested(self, value: SumValue) -> SumValue:
         """Return what stands for one number: bracketed if more of the sentence follows or came before."""
         alone = self._peek() is None and self._depth == 1
-        return value if alone else _Value(f"({value.text})", 3, computes=True)
+        return value if alone else SumValue(f"({value.text})", 3, computes=True)
 
-    def _remainder(self) -> _Value:
+    def _remainder(self) -> SumValue:
         """Read `of 17 divided by 5` and `when 17 is divided by 5`."""
         self._expect("of", "when", "if", "from")
         self._take("you")
@@ -472,34 +424,12 @@ class _Phrase:
         self._take("is")
         self._take("divided", "and")
         self._take("by")
-        return _joined([what, self._factor()], " % ", 1)
+        return joined([what, self._factor()], " % ", 1)
 
-    def _applied(self, function: str) -> _Value:
+    def _applied(self, function: str) -> SumValue:
         self._take("of")
         self._take("the")
         value = self._factor()
         inner = value.text[1:-1] if value.text.startswith("(") and value.text.endswith(")") else value.text
         inner = inner if inner.count("(") == inner.count(")") and "(" not in inner else value.text
-        return _Value(f"{function}({inner})", 3, computes=True)
-
-
-def _bracketed(value: _Value, level: int) -> str:
-    """Return a piece as an operand that binds at least this strongly."""
-    return value.text if value.level >= level else f"({value.text})"
-
-
-def _joined(values: list[_Value], sign: str, level: int) -> _Value:
-    """Return values joined by an operator; what stands behind the first binds more strongly than it."""
-    if len(values) == 1:
-        return values[0]
-    first, *others = values
-    texts = [_bracketed(first, level), *(_bracketed(value, level + 1) for value in others)]
-    return _Value(sign.join(texts), level, computes=True)
-
-
-def _powered(base: _Value, power: _Value) -> _Value:
-    return _Value(f"{_bracketed(base, 3)} ** {_bracketed(power, 2)}", 2, computes=True)
-
-
-def _percent_of(part: _Value, whole: _Value) -> _Value:
-    return _Value(f"{_bracketed(part, 1)} / {_bracketed(whole, 2)} * 100", 1, computes=True)
+        return SumValue(f"{function}({inner})", 3, computes=True)
