@@ -8,8 +8,8 @@ from threading import Lock
 
 import msgspec
 
-from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
-from mustcall.core.errors import ErrorInfo, InvalidRequest, MustcallError, UnknownModel
+from mustcall.core.adaptation import Adaptation, AdaptationKind
+from mustcall.core.errors import InvalidRequest, MustcallError, UnknownModel
 from mustcall.core.memo import Bounded
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
@@ -28,6 +28,7 @@ from mustcall.gateway.request_controls import take_controls
 from mustcall.gateway.state.conversation_state import Memory, tenant_of, without_threads
 from mustcall.gateway.state.response_owners import Holders
 from mustcall.gateway.state.stored_responses import serve_stored
+from mustcall.gateway.token_counts import count_tokens
 from mustcall.ledger.notices import Notices
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Protocol
@@ -37,24 +38,19 @@ from mustcall.policy.failures.client_retries import retries_itself
 from mustcall.profiles import Learnt, Measurements
 from mustcall.profiles.capabilities import describe_capabilities
 from mustcall.telemetry.stream import PROCESS, EventStream
-from mustcall.upstream.endpoint import Endpoint, caller_key, request_headers
+from mustcall.upstream.endpoint import Endpoint, caller_key
 from mustcall.upstream.listing import ask_models
-from mustcall.upstream.retry import Clock, send_patiently
-from mustcall.upstream.seam import Transport, UpstreamCall
+from mustcall.upstream.retry import Clock
+from mustcall.upstream.seam import Transport
 from mustcall.wire.caching.caches import Caches
 from mustcall.wire.caching.conversations import Conversations, Tenant
 from mustcall.wire.codec import Peek
-from mustcall.wire.crossing.sealing import holds_seal
-from mustcall.wire.messages import decode_count, encode_count, estimate_tokens
 from mustcall.wire.opening import Fields, doubled_field, glimpse, open_body
-from mustcall.wire.outline import is_error_body, rename_model
 from mustcall.wire.registry import codec_for
 
 __all__ = ["Service"]
 
 _MODELS_TIMEOUT = 5.0
-#: How servers of Messages that cannot count tokens answer.
-_NO_SUCH_ROUTE = frozenset({404, 405, 501})
 #: Longer names of models are a caller's joke, and are not remembered.
 _LONGEST_NAME = 256
 #: For a client that tries again by itself: its tries and ours would be multiplied.
@@ -66,10 +62,6 @@ _COUNTED_FIRST = 1024 * 1024
 
 #: A Responses request with this field starts a job and gets no reply yet: judged, it would be started again.
 _JOB = "background"
-#: A count of tokens is looked at more closely where each would stand for more bytes than this, and is not believed
-#: where it is less than this part of our own estimate.
-_IMPLAUSIBLE = 16
-_FAR_OFF = 8
 
 #: Where a model is served, the name it goes under if that is another one, and what is said of that.
 _Routed = tuple[Endpoint, str | None, tuple[Adaptation, ...]]
@@ -301,39 +293,18 @@ class Service:
         await check_elements(body, self._settings.limits.body_elements)
         _opened(body)
         endpoint, model, _ = self._route(codec.peek(body).model, Wire.MESSAGES)
-        if endpoint.wire is not Wire.MESSAGES or holds_seal(body):
-            return _estimated_count(body)
-        call = UpstreamCall(
-            url=f"{endpoint.base_url}{codec.path}/count_tokens" + (f"?{query}" if query else ""),
-            headers=request_headers(endpoint, headers, same_wire=True, stream=False),
-            body=body if model is None else rename_model(body, model),
-            timeouts=endpoint.timeouts,
-        )
-        answer = await send_patiently(
-            self.transport,
-            call,
-            endpoint.backoff,
-            codec.decode_error,
+        deadline = self.clock.monotonic() + self._settings.server.request_timeout
+        return await count_tokens(
+            body,
+            headers,
+            query,
+            token,
+            endpoint,
+            model=model,
+            transport=self.transport,
             clock=self.clock,
-            deadline=self.clock.monotonic() + self._settings.server.request_timeout,
-            log=AdaptationLog(),
+            deadline=deadline,
         )
-        reply, error, counted = answer.reply, answer.error, answer.error_body or b""
-        if error is None:
-            try:
-                counted = await reply.read()
-            finally:
-                await reply.close()
-            tokens = decode_count(counted)  # raises for anything else
-            # The bytes of a file say nothing about its tokens.
-            odd = tokens * _IMPLAUSIBLE < len(body) and b'"source"' not in body
-            if odd and _is_far_off(tokens, own := _estimated_count(body)):
-                return own
-        elif reply.status in _NO_SUCH_ROUTE and not _names_model(error):
-            return _estimated_count(body)
-        elif not is_error_body(counted):
-            counted = msgspec.json.encode(codec.encode_error(error, f"req_{token}"))
-        return WholeReply(status=reply.status, body=counted, upstream_headers=reply.headers)
 
     async def stored(
         self, method: str, path: str, query: str, headers: Mapping[str, str], caller: Mapping[str, str]
@@ -447,27 +418,6 @@ def _seen(wire: Wire, body: bytes, fields: Fields | None) -> Peek:
     """Return what routing needs of a request; raise `InvalidRequest` where that is not in it."""
     seen = glimpse(fields) if fields is not None else None
     return codec_for(wire).peek(body) if seen is None else seen
-
-
-def _is_far_off(tokens: int, estimated: WholeReply) -> bool:
-    """Tell whether a server counted less than a prompt can have."""
-    return tokens * _FAR_OFF < decode_count(estimated.body)
-
-
-def _estimated_count(body: bytes) -> WholeReply:
-    """Return an estimate, where no upstream counts."""
-    request = codec_for(Wire.MESSAGES).decode_request(body)
-    return WholeReply(
-        status=200,
-        body=msgspec.json.encode(encode_count(estimate_tokens(request))),
-        upstream_headers={},
-        adaptations=(Adaptation(AdaptationKind.ESTIMATED, "input_tokens"),),
-    )
-
-
-def _names_model(error: ErrorInfo) -> bool:
-    """Tell whether a 404 is about the model rather than the route."""
-    return "model" in error.message.lower()
 
 
 def _is_pattern(model: str) -> bool:
