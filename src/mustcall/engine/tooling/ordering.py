@@ -7,10 +7,10 @@ whatever the model says; a required step that an answer leaves out is demanded. 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
-from mustcall.core.errors import ConfigError
+from mustcall.core.errors import ConfigError, ForceUnmet
 from mustcall.engine.tooling.roster import Roster
 
-__all__ = ["check_order", "missing_steps", "unmet"]
+__all__ = ["check_order", "missing_steps", "unmet", "unmet_step"]
 
 
 def unmet(name: str, roster: Roster, done: AbstractSet[str]) -> tuple[str, ...]:
@@ -69,3 +69,12 @@ def _walk(name: str, roster: Roster, settled: set[str], path: list[str]) -> None
 
 def _known(roster: Roster) -> str:
     return ", ".join(roster.tools) or "it has none"
+
+
+def unmet_step(missing: str, number: int) -> ForceUnmet:
+    """Return the error of a run that may call nothing more and has left out a required step."""
+    return ForceUnmet(
+        f"ForceUnmet: the run may not answer before `{missing}` has succeeded, and step {number} may call nothing "
+        "more; raise max_steps (before a structured answer, hops), or see in the trace why the call failed",
+        details={"tool": missing},
+    )

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
-from mustcall.core.errors import ForceUnmet, LoopBlocked, ModelError, MustcallError
+from mustcall.core.errors import LoopBlocked, ModelError, MustcallError
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text, ToolCall, ToolResult
 from mustcall.core.reply import FinishReason, Reply, Usage
@@ -56,6 +56,7 @@ from mustcall.engine.answers.shapes import WRAPPED
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.run_records.checkpoints import ModelTurn, Recovered
 from mustcall.engine.run_records.results import RunResult, Stopped, stopped_by
+from mustcall.engine.tooling.ordering import unmet_step
 from mustcall.engine.tooling.outcomes import CallStatus
 from mustcall.engine.tooling.roster import Roster
 from mustcall.engine.tooling.running import Executed, Runner
@@ -125,7 +126,7 @@ class AgentRun(AskingRun):
         offered = await self._begin(roster)
         asked = self._asked(offered, turns.profile(plan.endpoint, plan.model))
         if asked.capped and (missing := self._missing(roster)) is not None:
-            raise _unmet_step(missing, self._number)
+            raise unmet_step(missing, self._number)
         withheld = WithheldWords(self._withholding(roster), lambda delta: self._tell(delta, emit))
 
         preview = self._preview()
@@ -316,7 +317,7 @@ class AgentRun(AskingRun):
         missing = self._missing(roster)
         if missing is not None:
             if asked.capped:
-                raise _unmet_step(missing, self._number)
+                raise unmet_step(missing, self._number)
             self._owed, self._saying = missing, []
             return False
         if answering is None:
@@ -440,15 +441,6 @@ class AgentRun(AskingRun):
                 _logger.warning("a hook failed: %s", type(error).__name__)
                 _logger.debug("the hook", exc_info=True)
         await emit(event)
-
-
-def _unmet_step(missing: str, number: int) -> ForceUnmet:
-    """Return the error of a run that may call nothing more and has left out a required step."""
-    return ForceUnmet(
-        f"ForceUnmet: the run may not answer before `{missing}` has succeeded, and step {number} may call nothing "
-        "more; raise max_steps (before a structured answer, hops), or see in the trace why the call failed",
-        details={"tool": missing},
-    )
 
 
 def _compacted_note(compacted: Compacted) -> Adaptation:
