@@ -14,7 +14,6 @@ from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import OutputKind, Request
 from mustcall.core.verdict import Verdict
 from mustcall.dialects import CallEnd, Malformed, Reason
-from mustcall.dialects.names import Offered
 from mustcall.policy.facts.controls import OnUnmet
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.history.odd_names import names_odd_tool, odd_tools
@@ -23,10 +22,20 @@ from mustcall.policy.reply.calls import ONE_AT_A_TIME, Calls
 from mustcall.policy.reply.cut_prompt import is_starved
 from mustcall.policy.reply.judgement import Case, Judgement
 from mustcall.policy.reply.repeated_calls import loop_of
+from mustcall.policy.reply.reply_markup import (
+    clean_reply,
+    cut_markup,
+    drop_markup,
+    ends_with_markup,
+    note_stripped,
+    replace_parts,
+    sort_markup,
+    spoken_text,
+)
 from mustcall.policy.request.json_call import read_call
 from mustcall.policy.request.plan import RungKind
 from mustcall.policy.request.structured_answer import AnswerWay, read_answer
-from mustcall.policy.scanning.call_remnants import cut_lines, cut_off
+from mustcall.policy.scanning.call_remnants import cut_lines
 from mustcall.policy.scanning.reply_scanner import ScanFindings
 from mustcall.policy.schema.arguments import describe_problems
 
@@ -46,8 +55,6 @@ _CALL_WORDS = frozenset({"tool_calls", "tool_use", "function_call"})
 #: Words that may stand beside calls: Responses ends every complete reply with `completed`, and `function_call` is the
 #: word of a form that no longer exists.
 _TRUE_WORDS = frozenset({"tool_calls", "tool_use", "completed"})
-
-_COUNTS_AS_TEXT_CALL = frozenset(Reason) - {Reason.STRAY_MARKER, Reason.UNKNOWN_TOOL}
 
 
 def is_blank(parts: Iterable[Part]) -> bool:
@@ -82,7 +89,7 @@ def _without_reasoning(judged: Judgement) -> Judgement:
     if not any(isinstance(part, Reasoning) for part in judged.reply.parts):
         return judged
     spoken, salvage = (
-        reply and _with_parts(reply, tuple(part for part in reply.parts if not isinstance(part, Reasoning)))
+        reply and replace_parts(reply, tuple(part for part in reply.parts if not isinstance(part, Reasoning)))
         for reply in (judged.reply, judged.salvage)
     )
     dropped = Adaptation(AdaptationKind.PART_DROPPED, "reasoning", "it was turned off for this attempt")
@@ -94,22 +101,22 @@ def _judge(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
     if reply.finish in (FinishReason.CONTENT_FILTER, FinishReason.REFUSAL):
         verdict = Verdict.FILTERED if reply.finish is FinishReason.CONTENT_FILTER else Verdict.REFUSED
         kept = tuple(part for part in reply.parts if not isinstance(part, ToolCall))
-        return Judgement(verdict=verdict, reply=_with_parts(reply, kept))
+        return Judgement(verdict=verdict, reply=replace_parts(reply, kept))
     if case.rung.constrains:
         return _judge_constrained(case, reply, found)
     calls = reply.calls
     broad = case.controls.broad and not calls
-    if broad and odd_tools(case.request.tools) and names_odd_tool(_text(reply.parts), case.request.tools):
+    if broad and odd_tools(case.request.tools) and names_odd_tool(spoken_text(reply.parts), case.request.tools):
         return Judgement(verdict=Verdict.TEXT_CALL, reply=reply)
     if calls or case.demand.forbids:
-        parts, notes = _without_markup(case, reply, found)
+        parts, notes = drop_markup(case, reply, found)
         if not case.demand.forbids:
             return _judge_calls(case, reply, parts, notes)
         if calls:
             parts = tuple(part for part in parts if not isinstance(part, ToolCall))
         made = dict.fromkeys(call.name for call in (*calls, *found.calls))
         notes = (*(Adaptation(AdaptationKind.CALL_DROPPED, name, _FORBIDDEN) for name in made), *notes)
-        return _judge_text(case, _with_parts(reply, parts), ScanFindings(), notes)
+        return _judge_text(case, replace_parts(reply, parts), ScanFindings(), notes)
     return _judge_markup(case, reply, found)
 
 
@@ -260,7 +267,7 @@ def _judge_markup(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
         return _judge_text(case, reply, found, ())
     if found.calls:
         return _judge_text_calls(case, reply, found)
-    strange, spoilt = _sorted_markup(case, found.malformed)
+    strange, spoilt = sort_markup(case, found.malformed)
     if not (says_calls or case.demand.forced):
         spoilt = [
             entry for entry in spoilt if entry.reason is not Reason.UNKNOWN_MARKUP or _is_meant(case, reply, entry)
@@ -274,13 +281,13 @@ def _judge_markup(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
             return Judgement(verdict=Verdict.TEXT_CALL, reply=reply)
         return _judge_phantom(case, reply, found)
     notes = (Adaptation(AdaptationKind.MARKUP_STRIPPED, "reasoning", "it came inside the text"),)
-    return _judge_text(case, _cleaned(reply, found), found, notes if found.thought else ())
+    return _judge_text(case, clean_reply(reply, found), found, notes if found.thought else ())
 
 
 def _judge_phantom(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
     """Judge a reply that is said to be calls and holds none; its text may be an answer all the same."""
     said = reply.evolve(finish=FinishReason.STOP, reported_finish=None)
-    answer = _judge_text(case, _cleaned(said, found), found, ())
+    answer = _judge_text(case, clean_reply(said, found), found, ())
     if answer.verdict is not Verdict.ANSWERED:
         return Judgement(verdict=Verdict.PHANTOM_CALL, reply=reply, keeps=True)
     corrected = Adaptation(AdaptationKind.FINISH_CORRECTED, "finish", f"{reply.reported_finish} without a call")
@@ -291,30 +298,19 @@ def _judge_phantom(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
 def _judge_reasoned(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
     """Judge a reply that is nothing but reasoning with calls in it (rule 148): no markup of theirs is delivered."""
     assert found.bare is not None, "its parts are there without the calls"
-    reply = _with_parts(reply, found.bare)
+    reply = replace_parts(reply, found.bare)
     if case.demand.forced or case.reads_text or case.protocol is Protocol.HYBRID:
         calls = tuple(case.names.restore(call) for call in found.reasoned)
         note = Adaptation(AdaptationKind.CALL_PROMOTED, calls[0].name, f"from reasoning ({found.dialect})")
         judged = _judge_calls(case, reply, (*found.bare, *calls), (note,), promoted=True)
         if case.reads_text or judged.verdict in (Verdict.CALLED, Verdict.ANSWERED):
             return msgspec.structs.replace(judged, dialect=found.dialect)
-    return _judge_text(case, reply, ScanFindings(), _stripped(found))
+    return _judge_text(case, reply, ScanFindings(), note_stripped(found))
 
 
 def _is_meant(case: Case, reply: Reply, entry: Malformed) -> bool:
     """Tell whether a call in an unknown form is meant as one: it ends the reply, and nobody asked to see it."""
-    return _ends_with(reply, entry.raw) and not (case.shows is not None and case.shows())
-
-
-def _ends_with(reply: Reply, raw: str) -> bool:
-    """Tell whether a reply's text ends with this markup.
-
-    A model stops after a call and waits for its result; prose that goes on only speaks of one.
-    """
-    text = _text(reply.parts)
-    after = text[max(text.rfind(raw), 0) :]
-    end = max(after.rfind(closer) for closer in "}>])")
-    return not any(character.isalnum() for character in after[end + 1 :])
+    return ends_with_markup(reply, entry.raw) and not (case.shows is not None and case.shows())
 
 
 def _judge_spoilt(reply: Reply, spoilt: list[Malformed]) -> Judgement:
@@ -326,46 +322,12 @@ def _judge_spoilt(reply: Reply, spoilt: list[Malformed]) -> Judgement:
     return Judgement(verdict=Verdict.TEXT_CALL, reply=reply, notes=(note,) if unknown else ())
 
 
-def _without_markup(case: Case, reply: Reply, found: ScanFindings) -> tuple[tuple[Part, ...], tuple[Adaptation, ...]]:
-    """Return a reply's parts without call markup, readable or not, and what is said about it (rules 52, 125)."""
-    if found.bare is not None:
-        return found.bare, _stripped(found)
-    if found.cleaned is None:
-        return reply.parts, ()
-    parts = _cut_markup(case, found.cleaned, found.malformed)
-    return (reply.parts, ()) if parts == reply.parts else (parts, _stripped(found))
-
-
-def _cut_markup(case: Case, parts: tuple[Part, ...], malformed: Sequence[Malformed]) -> tuple[Part, ...]:
-    """Return the parts without calls on offer that cannot be read."""
-    _, spoilt = _sorted_markup(case, malformed)
-    # Of a form that is not known only the sign is known, not where it ends.
-    return cut_off(parts, [entry.raw for entry in spoilt if entry.reason is not Reason.UNKNOWN_MARKUP])
-
-
-def _sorted_markup(case: Case, malformed: Sequence[Malformed]) -> tuple[list[Malformed], list[Malformed]]:
-    """Return the markup of tools nobody offered (rule 44), and what is or may be a call on offer and cannot be read.
-
-    A name that was cut off may be any.
-    """
-    strange: list[Malformed] = []
-    spoilt: list[Malformed] = []
-    offered = Offered(case.offered) if malformed else None
-    for entry in malformed:
-        named = entry.name if entry.reason is not Reason.TRUNCATED else None
-        if entry.reason is Reason.UNKNOWN_TOOL or (named and offered is not None and offered.resolve(named) is None):
-            strange.append(entry)
-        elif entry.reason in _COUNTS_AS_TEXT_CALL:
-            spoilt.append(entry)
-    return strange, spoilt
-
-
 def _judge_text_calls(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
     """Judge complete text calls of offered tools: promoted where text may carry calls, salvage elsewhere."""
     assert found.promoted is not None, "calls were found"
     if found.settled:  # the token limit, and what else came behind the demanded call, do not matter (rule 137)
         reply = reply.evolve(finish=FinishReason.STOP, reported_finish=None)
-    _, spoilt = _sorted_markup(case, found.malformed)
+    _, spoilt = sort_markup(case, found.malformed)
     if spoilt and (case.reads_text or case.protocol is Protocol.HYBRID or _is_broad(case)):
         # Parallel calls stand or fall together: the one that can be read is not run without the one that cannot.
         return _judge_spoilt(reply, spoilt)
@@ -374,8 +336,8 @@ def _judge_text_calls(case: Case, reply: Reply, found: ScanFindings) -> Judgemen
     parts = found.promoted
     if found.passed:
         passed = [entry for entry in found.passed if isinstance(entry, Malformed)]
-        _, broken = _sorted_markup(case, passed)
-        parts = cut_lines(_cut_markup(case, parts, passed), [entry.raw for entry in broken])
+        _, broken = sort_markup(case, passed)
+        parts = cut_lines(cut_markup(case, parts, passed), [entry.raw for entry in broken])
         notes += _passed_over(found)
     promoted = tuple(case.names.restore(part) if isinstance(part, ToolCall) else part for part in parts)
     suspicious = found.ended_open and reply.finish is FinishReason.LENGTH
@@ -407,7 +369,7 @@ def _passed_over(found: ScanFindings) -> tuple[Adaptation, ...]:
         for entry in found.passed
         if isinstance(entry, CallEnd)
     ]
-    return (*dropped, *(_stripped(found) if len(dropped) != len(found.passed) else ()))
+    return (*dropped, *(note_stripped(found) if len(dropped) != len(found.passed) else ()))
 
 
 def _is_broad(case: Case) -> bool:
@@ -443,7 +405,7 @@ def _judge_text(case: Case, reply: Reply, found: ScanFindings, notes: tuple[Adap
     if reply.finish is FinishReason.UNKNOWN:
         degraded = Adaptation(AdaptationKind.REPORTED, "finish", f"unknown reason {reply.reported_finish!r}")
         notes = (*notes, degraded)
-    if case.request.tools and announces_call(_text(reply.parts), case.request.tools):
+    if case.request.tools and announces_call(spoken_text(reply.parts), case.request.tools):
         announced = Adaptation(AdaptationKind.REPORTED, "announced_only", "a call was announced and none made")
         return Judgement(verdict=Verdict.ANNOUNCED_ONLY, reply=reply, notes=(*notes, announced))
     return Judgement(verdict=Verdict.ANSWERED, reply=reply, notes=notes)
@@ -469,7 +431,7 @@ def _judge_structured(case: Case, reply: Reply, notes: tuple[Adaptation, ...]) -
     lenient = case.answer_way in (AnswerWay.TOOL, AnswerWay.WORDS)
     # What a schema held the model to was not meant as a call, whatever the caller's own schema looks like.
     held = case.profile.schema_output and not lenient
-    text = _text(reply.parts)
+    text = spoken_text(reply.parts)
     read = read_answer(output, text, () if held or case.demand.forbids else case.offered, lenient=lenient)
     if read.problems:
         # Prose that was cut off is no answer cut off: it is asked for once more, held to the schema.
@@ -485,31 +447,4 @@ def _judge_structured(case: Case, reply: Reply, notes: tuple[Adaptation, ...]) -
 
 def _is_json(reply: Reply) -> bool:
     """Tell whether the text of a reply is meant as JSON, whole or not."""
-    return _text(reply.parts).lstrip().startswith(_JSON_STARTS)
-
-
-def _text(parts: Sequence[Part]) -> str:
-    texts = [part.text for part in parts if isinstance(part, Text)]
-    return texts[0] if len(texts) == 1 else "".join(texts)
-
-
-def _cleaned(reply: Reply, found: ScanFindings) -> Reply:
-    """Return the reply without call markup and leaked reasoning; the same object if there was none."""
-    if found.cleaned is None or (not found.calls and not found.thought):
-        return reply
-    return _with_parts(reply, found.cleaned)
-
-
-def _stripped(found: ScanFindings) -> tuple[Adaptation, ...]:
-    named = next((entry.name for entry in (*found.calls, *found.malformed) if entry.name), None)
-    subject = named or ("reasoning" if found.thought else "text")
-    return (Adaptation(AdaptationKind.MARKUP_STRIPPED, subject, "call markup in the text"),)
-
-
-def _with_parts(reply: Reply, parts: tuple[Part, ...], finish: FinishReason | None = None) -> Reply:
-    if parts == reply.parts and finish in (None, reply.finish):
-        return reply
-    finish = finish or reply.finish
-    if finish is FinishReason.TOOL_CALLS and not any(isinstance(part, ToolCall) for part in parts):
-        finish = FinishReason.STOP
-    return reply.evolve(parts=parts, finish=finish)
+    return spoken_text(reply.parts).lstrip().startswith(_JSON_STARTS)
