@@ -5,67 +5,57 @@ engine as the gateway's (`engine.turns`). Nothing of a run stays here: agents ca
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 import msgspec
 
-from mustcall.core.errors import ConfigError, MustcallError
-from mustcall.engine.agent.events import RunEvent, RunFinished
+from mustcall.core.errors import MustcallError
+from mustcall.engine.agent.events import RunEvent
 from mustcall.engine.agent.hooking import AfterStep, BeforeStep
 from mustcall.engine.agent.options import Options
-from mustcall.engine.agent.prompts import History, Prompt, read_history, read_prompt
+from mustcall.engine.agent.prompts import Prompt
 from mustcall.engine.agent.reading import (
     check_outside,
     checks_answers,
     metering_of,
-    read_deps,
     read_setting,
     the_caller,
-    turns_on,
 )
-from mustcall.engine.agent.running.loop import AgentRun
-from mustcall.engine.agent.running.plan import Emit, Hook, RunSettings
-from mustcall.engine.agent.running.planned import PlannedRun
+from mustcall.engine.agent.run_making import After, RulesOf, RunMaker
+from mustcall.engine.agent.running.plan import Hook, RunSettings
 from mustcall.engine.agent.running.streams import RunStream
 from mustcall.engine.agent.upstream import Upstream
-from mustcall.engine.answers import Answering, answering_for
+from mustcall.engine.answers import answering_for
 from mustcall.engine.answers.shapes import Output
 from mustcall.engine.durable.documents import Start, decode
 from mustcall.engine.parameters import Asked, Deps, Out
-from mustcall.engine.run_records.results import RunResult, Stopped
+from mustcall.engine.run_records.results import RunResult
 from mustcall.engine.sharing import Shared
 from mustcall.engine.spending.accounts import shared_meter
-from mustcall.engine.spending.budget_account import Budget, Metering, check_budget
+from mustcall.engine.spending.budget_account import Budget, Metering
 from mustcall.engine.spending.metering import Meter
-from mustcall.engine.tooling.definition import Approve, FunctionTool
-from mustcall.engine.tooling.ordering import check_order
-from mustcall.engine.tooling.roster import Roster, ToolLike, open_roster, read_tools
-from mustcall.engine.turns import OperatorSettings, Turns
+from mustcall.engine.tooling.definition import Approve
+from mustcall.engine.tooling.roster import ToolLike, read_tools
+from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.facts.controls import Controls, OnUnmet
 from mustcall.policy.facts.model_size import is_small
-from mustcall.policy.facts.wording import Wording, check_wording
-from mustcall.policy.history.compaction import Compaction, check_compaction
+from mustcall.policy.facts.wording import Wording
+from mustcall.policy.history.compaction import Compaction
 from mustcall.policy.limits.budget import Caps
 from mustcall.policy.reply.faithfulness import AnswerCheck
 from mustcall.policy.reply.unbacked_claims import Claims
-from mustcall.policy.words.grounding import GroundingRule, check_rules
+from mustcall.policy.words.grounding import GroundingRule
 
 if TYPE_CHECKING:
     from mustcall.engine.durable.runs import Place, Runs
 
 __all__ = ["Agent"]
 
-RulesOf = Callable[[Any], Iterable[GroundingRule]]
-"""Gives the grounding rules of a run that depend on its dependencies."""
 
-After = RunResult[Any] | History | None
-"""What a run goes on from: a result, its `history`, or messages."""
-
-
-class Agent(Generic[Deps, Out]):
+class Agent(RunMaker[Deps], Generic[Deps, Out]):
     """A model, its tools and how to use them.
 
     `upstream` is an `Upstream`, or its address with `model`. `tools` are functions, `FunctionTool`s and `ToolSource`s.
@@ -429,6 +419,11 @@ class Agent(Generic[Deps, Out]):
             return RunStream(run, lambda emit: self._drive(run, emit))
         return RunStream(run, lambda emit: self._drive_durably(run_id, run, start, answering, emit))
 
+    @property
+    def runs(self) -> "Runs":
+        """The durable runs of this agent, in their ledger."""
+        return self._runs
+
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._shared.use())
@@ -441,138 +436,6 @@ class Agent(Generic[Deps, Out]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._held.pop().__aexit__(kind, error, trace)
-
-    def _answering(self, output: Output | None, hops: int | None) -> Answering | None:
-        return answering_for(output or self.output, self._plan.controls.hops if hops is None else hops)
-
-    def _start(self, prompt: Prompt, after: After, force: bool | str | None, answering: Answering | None) -> Start:
-        """Return what a run is started with."""
-        messages = read_prompt(prompt)
-        if not isinstance(after, RunResult):
-            after = msgspec.structs.replace(_NOTHING, messages=read_history(after or ()))
-        return Start(
-            messages=(*after.messages, *messages),
-            force=force,
-            schema=None if answering is None else answering.shape.asked.schema,
-            hops=0 if answering is None else answering.hops,
-            response_id=after.response_id,
-            kept=after.kept,
-        )
-
-    def _made(
-        self,
-        start: Start,
-        answering: Answering | None,
-        deps: Any,
-        *,
-        stream: bool,
-        durable: bool,
-        partial: bool = False,
-    ) -> AgentRun:
-        controls = self._plan.controls
-        deps = read_deps(deps, self.deps, self.deps_type)
-        if start.force is not None:
-            controls = msgspec.structs.replace(controls, force_tools=start.force)
-        plan = msgspec.structs.replace(
-            self._plan, controls=controls, stream=stream, partial=partial, answering=answering, deps=deps
-        )
-        if self._keeps_accounts and (durable or self._ledger is not None):
-            if self._accounts is None:
-                self._accounts = metering_of(self._budget, self.upstream, self.runs.meter)
-            plan = msgspec.structs.replace(plan, metering=self._accounts)
-        after = msgspec.structs.replace(_NOTHING, response_id=start.response_id, kept=start.kept)
-        if self._planner is None:
-            return AgentRun(plan, start.messages, after)
-        return PlannedRun(plan, self._planner, start.messages, after)
-
-    @property
-    def runs(self) -> "Runs":
-        """The durable runs of this agent, in their ledger."""
-        if self._durable is None:
-            from mustcall.engine.durable.runs import Runs  # noqa: PLC0415  a database, for those who want one
-
-            self._durable = Runs(self._ledger, self._lease, self._contents)
-        return self._durable
-
-    async def _drive_durably(
-        self, run_id: str, run: AgentRun, start: Start, answering: Answering | None, emit: Emit, *, take: bool = False
-    ) -> RunResult[Any]:
-        driven = False
-
-        async def drive() -> RunResult[Any]:
-            nonlocal driven
-            driven = True
-            return await self._drive(run, emit)
-
-        try:
-            return await self.runs.drive(run_id, run, start, drive, answering=answering, take=take)
-        finally:
-            if not driven and run.over:  # it had ended before
-                await emit(RunFinished(run.result()))
-
-    async def _drive(self, run: AgentRun, emit: Emit) -> RunResult[Any]:
-        async with self._shared.use() as (turns, roster, planning):
-            if planning is not None and isinstance(run, PlannedRun):
-                run.plan_with(planning)
-            ruled = turns.ruled_by((*self.rules, *self._rules_for(run.deps))) if self._rules_of else turns
-            return await run.drive(ruled, roster, emit)
-
-    def _rules_for(self, deps: Any) -> Iterable[GroundingRule]:
-        """Return the rules of a run that depend on what it is given; raise `ConfigError` for those that cannot be."""
-        rules = tuple(rule for rules_of in self._rules_of for rule in rules_of(deps))
-        check_rules(rules)
-        return rules
-
-    async def _opened(self, stack: AsyncExitStack) -> tuple[Turns, Roster, Turns | None]:
-        """Connect the upstreams and open the tool sources; the stack closes them."""
-        turns = await turns_on(self.upstream, self._house, stack)
-        planning = None
-        if self.planner is not None:  # grounding rules are about tools, which it is not offered
-            house = OperatorSettings(overrides=self.planner.overrides, wording=self._house.wording)
-            planning = await turns_on(self.planner, house, stack)
-        roster = await open_roster(self.tools, stack)
-        check_order(roster, self._plan.required)
-        return turns, roster, planning
-
-    def _planning(self, planner: Upstream, options: Options) -> RunSettings:
-        """Return the planner's settings; raise `ConfigError` for what cannot plan."""
-        if not planner.model:
-            raise ConfigError("the planner has no model: pass Upstream('…', model='…'), or write wire=URL#model")
-        if planner.stateful or self.upstream.stateful:
-            raise ConfigError(
-                "stateful=True cannot be used with a planner: the conversation of two models is kept here"
-            )
-        return msgspec.structs.replace(
-            self._plan, endpoint=planner.endpoint, model=planner.model, clock=planner.clock, options=options
-        )
-
-    def _check(self) -> None:
-        """Raise `ConfigError` for what cannot be run."""
-        if not self.model:
-            raise ConfigError(
-                "no model is named: pass model='…' to the Upstream or to the Agent, or write wire=URL#model"
-            )
-        check_rules(self.rules)
-        check_wording(self._house.wording)
-        plan = self._plan
-        for name, value in (("max_steps", plan.max_steps), ("concurrency", plan.concurrency)):
-            if value < 1:
-                raise ConfigError(f"{name} must be 1 or more, got {value}")
-        if plan.timeout <= 0:
-            raise ConfigError(f"timeout must be above 0 seconds, got {plan.timeout}")
-        if plan.metering is not None:
-            check_budget(plan.metering.budget)
-        here = Roster(each for each in self.tools if isinstance(each, FunctionTool))  # raises for two of one name
-        if len(here.tools) == len(self.tools):
-            check_order(here, plan.required)
-        if plan.compaction is not None:
-            check_compaction(plan.compaction)
-            if plan.stateful:
-                raise ConfigError("compaction cannot be used with stateful=True: the upstream keeps the conversation")
-
-
-#: What comes before a run that goes on from nothing.
-_NOTHING: RunResult[Any] = RunResult(text="", messages=(), stopped=Stopped.ANSWERED)
 
 
 async def _nowhere(event: RunEvent) -> None:
