@@ -27,3 +27,12 @@ def test_folders_hold_few_modules() -> None:
     }
     assert counts["engine"] > 5, "the sources were not found"
     assert {folder: count for folder, count in counts.items() if count > 15} == {}
+
+
+def test_modules_are_short() -> None:
+    """No module of the product has more than 450 lines."""
+    lengths = {
+        str(path.relative_to(_SOURCES)): len(path.read_bytes().splitlines()) for path in sorted(_SOURCES.rglob("*.py"))
+    }
+    assert len(lengths) > 500, "the sources were not found"
+    assert {name: length for name, length in lengths.items() if length > 450} == {}
