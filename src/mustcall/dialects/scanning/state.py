@@ -111,11 +111,6 @@ class ScanState:
         raise NotImplementedError
 
     @property
-    def holds_call(self) -> bool:
-        """Whether a call is held back that is one only if nothing follows it."""
-        return self._candidate is not None and self._candidate.called
-
-    @property
     def in_call(self) -> bool:
         """Whether what comes next belongs to a call, or to what may be one."""
         return self._span is not None or (self._candidate is not None and self._candidate.scan.in_call)
