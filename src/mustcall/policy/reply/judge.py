@@ -109,7 +109,14 @@ def _judge(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
             parts = tuple(part for part in parts if not isinstance(part, ToolCall))
         made = dict.fromkeys(call.name for call in (*calls, *found.calls))
         notes = (*(Adaptation(AdaptationKind.CALL_DROPPED, name, _FORBIDDEN) for name in made), *notes)
-        return _judge_text(case, _with_parts(reply, parts), ScanFindings(), notes)
+        judged = _judge_text(case, _with_parts(reply, parts), ScanFindings(), notes)
+        if not found.calls or calls:
+            return judged
+        left = _text(parts).strip()
+        if reply.finish is FinishReason.LENGTH and (not left or left.startswith("{")):
+            # The limit went to calls that are not allowed, the last of them cut: what is missing is an answer.
+            judged = msgspec.structs.replace(judged, verdict=Verdict.EMPTY)
+        return msgspec.structs.replace(judged, dialect=found.calls[0].dialect)
     return _judge_markup(case, reply, found)
 
 
