@@ -1,9 +1,9 @@
 """Measures models on llama.cpp's own server, bare and through a gateway: a matrix of each, and one table of all.
 
 `python tools/matrices.py FOLDER --server 135M=http://127.0.0.1:8081/v1 --server 0.5B=http://127.0.0.1:8082/v1` measures
-servers that run already; `--model smollm2-135m` starts one. It writes NAME-bare and NAME-gateway as `.json` and `.html`,
-and `summary.md`. With `--minutes` it stops in time (exit code 4); the same command goes on from there. A folder holds
-matrices of one code and one level only. The ledger of this machine is left alone.
+servers that run already; `--model smollm2-135m` starts one. It writes NAME-bare and NAME-gateway as `.json` and
+`.html`, and `summary.md`. With `--minutes` it stops in time (exit code 4); the same command goes on from there. A
+folder holds matrices of one code and one level only. The ledger of this machine is left alone.
 """
 
 import argparse
@@ -160,8 +160,7 @@ def summary(folder: Path, made: dict[str, str], servers: Sequence[Task]) -> str:
     names = [f"{task.name}-{way}" for task in servers for way in task.ways if task.file(way).exists()]
     results = {name: read_result(folder / f"{name}.json") for name in names}
     lines = [f"# Matrices: {made['level']}, {made['wire']} wire, code {made['code']}", ""]
-    for task in servers:
-        lines.append(f"- {task.name}: {build_of(task.base_url) or task.base_url}")
+    lines += [f"- {task.name}: {build_of(task.base_url) or task.base_url}" for task in servers]
     lines += [f"- {name}: {result.started}, {result.model}; {headline(result)}" for name, result in results.items()]
     lines += ["", f"| cell | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
     cells = {name: {cell.id: cell for cell in result.cells} for name, result in results.items()}
