@@ -205,8 +205,8 @@ RULES: dict[str, tuple[_Rule, int]] = {
     "context_length": (_context_length, 1),
     "name_length": (_name_length, _LEAST),
     "name_pattern": (_name_pattern, _LEAST),
-    "id_pattern": (_id_pattern, _LEAST),
-    "id_length": (_id_length, _LEAST),
+    "id_pattern": (_id_pattern, 1),
+    "id_length": (_id_length, 1),
     "reasoning_history": (_reasoning_history, 1),
     "trusted_arguments": (_trusted, 1),
 }

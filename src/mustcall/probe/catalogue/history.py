@@ -187,7 +187,7 @@ _IDS = tuple(
         group=CellGroup.NAMES,
         asks=asks,
         wants="a reply",
-        tries=CellTries(0, 2, 4),
+        tries=CellTries(0, 1, 4),
         script=_with_id(make),
         fact={"long": "id_length", "odd": "id_pattern"}[kind],
     )
