@@ -313,6 +313,48 @@ def test_without_an_upstream_that_of_the_configuration_is_measured(
         assert posts(running)
 
 
+SEVERAL = """[[upstream]]
+name = "one"
+wire = "chat"
+base_url = "{}"
+
+[[upstream]]
+name = "two"
+wire = "chat"
+base_url = "{}"
+model = "m2"
+"""
+
+
+def test_several_upstreams_need_a_choice(probe: Probe, tmp_path: Path) -> None:
+    """Without a terminal the message has the words to type for each; what they name is measured."""
+    with ScriptedUpstream(obedient) as one, ScriptedUpstream(obedient) as two:
+        (tmp_path / "mustcall.toml").write_text(SEVERAL.format(one.base_url, two.base_url))
+        done = probe("--quick", *FORCED)
+        assert isinstance(done.exception, MustcallError)
+        assert "--model one/MODEL, --model two/m2" in done.exception.message
+        assert not posts(one) + posts(two)
+        done = probe("--quick", "--model", "two/m2", *FORCED)
+        assert done.exit_code == 0, done.output
+        assert {asked.body["model"] for asked in posts(two)} == {"m2"}
+        assert not posts(one)
+
+
+def test_several_upstreams_are_offered_at_a_terminal(tmp_path: Path) -> None:
+    """The one that is chosen is measured, under the model that the file names."""
+    with ScriptedUpstream(obedient) as one, ScriptedUpstream(obedient) as two:
+        (tmp_path / "mustcall.toml").write_text(SEVERAL.format(one.base_url, two.base_url))
+        command = [sys.executable, "-m", "mustcall", "probe", "--quick", *FORCED]
+        environment = {**os.environ, "HOME": str(tmp_path), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+        environment.pop("MUSTCALL_CONFIG", None)
+        with PseudoTerminal(command, environment, tmp_path) as terminal:
+            terminal.wait_for("1  one", "2  two", "Which one?")
+            terminal.type("2")
+            assert terminal.wait_for_end() == 0
+        assert {asked.body["model"] for asked in posts(two)} == {"m2"}
+        assert not posts(one)
+
+
 @pytest.mark.parametrize("columns", [60, 80])
 def test_every_line_fits_the_terminal(probe: Probe, columns: int) -> None:
     """The announcement and the PLAN, too, break between words."""

@@ -36,25 +36,81 @@ def test_a_call_under_none_is_asked_again_without_tools() -> None:
         assert [one.body for one in upstream.requests] == [body, ASKED | {"messages": [*ASKED["messages"], AGAIN]}]
 
 
+HISTORY: list[dict[str, Any]] = [
+    *ASKED["messages"],
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Oslo"}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c", "content": "rain"},
+]
+#: The same without a call in it.
+TOLD = [
+    *ASKED["messages"],
+    {"role": "assistant", "content": "I looked it up with get_weather. The result is:\nrain"},
+    {"role": "user", "content": "Now answer my question with this result, in one sentence."},
+]
+WRITTEN = '{"name": "get_weather", "arguments": {"city": "Oslo"}}'
+
+
 def test_tools_stay_where_the_history_holds_calls() -> None:
     """Rule 104: where earlier calls stand in the history, tools stay on offer."""
-    history = [
-        *ASKED["messages"],
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [
-                {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Oslo"}'}}
-            ],
-        },
-        {"role": "tool", "tool_call_id": "c", "content": "rain"},
-    ]
-    body = ASKED | {"messages": history, "tools": [TOOL], "tool_choice": "none"}
+    body = ASKED | {"messages": HISTORY, "tools": [TOOL], "tool_choice": "none"}
     answers = [Turn(CALL), Turn(Say("It rains."))]
     with ScriptedUpstream(answers) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
         reply = post(f"{gateway.base_url}/chat/completions", body)
         assert reply.json["choices"][0]["message"]["content"] == "It rains."
-        assert [one.body for one in upstream.requests] == [body, body | {"messages": [*history, AGAIN]}]
+        assert [one.body for one in upstream.requests] == [body, body | {"messages": [*HISTORY, AGAIN]}]
+
+
+def test_a_server_that_calls_again_after_results_is_told_them_in_words() -> None:
+    """Rule 125: a reminder was no help, so that neither tools nor calls are in sight; the results still are."""
+    body = ASKED | {"messages": HISTORY, "tools": [TOOL], "tool_choice": "none"}
+    answers = [Turn(CALL), Turn(CALL), Turn(Say("It rains."))]
+    with ScriptedUpstream(answers) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
+        reply = post(f"{gateway.base_url}/chat/completions", body)
+        assert reply.json["choices"][0]["message"]["content"] == "It rains."
+        assert "tool_dropped:tools" in reply.headers["x-mustcall-adaptations"]
+        again = body | {"messages": [*HISTORY, AGAIN]}
+        assert [one.body for one in upstream.requests] == [body, again, ASKED | {"messages": TOLD}]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        Turn(Say(WRITTEN)),
+        Turn(Say(f"{WRITTEN}\n{WRITTEN}"), finish="length"),
+        Turn(Say(f"{WRITTEN}\n{WRITTEN}\n{WRITTEN[:20]}"), finish="length"),
+    ],
+    ids=["whole", "at the limit", "cut"],
+)
+def test_a_model_that_writes_calls_after_results_is_told_them_in_words(written: Turn) -> None:
+    """Rule 125: it writes what the history shows, until its tokens run out; one more attempt has no call in sight."""
+    body = ASKED | {"messages": HISTORY, "tools": [TOOL], "tool_choice": "none"}
+    with (
+        ScriptedUpstream([written, Turn(Say("It rains."))]) as upstream,
+        RunningGateway(f"chat={upstream.base_url}") as gateway,
+    ):
+        reply = post(f"{gateway.base_url}/chat/completions", body)
+        assert reply.json["choices"][0]["message"]["content"] == "It rains."
+        assert reply.headers["x-mustcall-verdicts"] == "empty,answered"
+        assert [one.body for one in upstream.requests] == [body, ASKED | {"messages": TOLD}]
+
+
+def test_results_that_words_cannot_tell_stay_as_they_are() -> None:
+    """Rule 125: reasoning that belongs to the call, or an answer by schema: the request keeps its shape."""
+    thought = [HISTORY[0], HISTORY[1] | {"reasoning_content": "I look it up."}, HISTORY[2]]
+    body = ASKED | {"messages": thought, "tools": [TOOL], "tool_choice": "none"}
+    with (
+        ScriptedUpstream([Turn(Say(WRITTEN)), Turn(Say("It rains."))]) as upstream,
+        RunningGateway(f"chat={upstream.base_url}") as gateway,
+    ):
+        reply = post(f"{gateway.base_url}/chat/completions", body)
+        assert reply.json["choices"][0]["message"]["content"] == "It rains."
+        assert [one.body for one in upstream.requests] == [body, body | {"messages": [*thought, AGAIN]}]
 
 
 @pytest.mark.parametrize("status", [500, 501])

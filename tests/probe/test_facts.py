@@ -135,3 +135,17 @@ def test_what_a_lie_settles(lie: str, only: tuple[str, ...], field: str, value: 
 def test_a_refusal_names_the_context(message: str, tokens: int | None) -> None:
     """The limit as OpenAI and vLLM, llama.cpp and Anthropic write it; not the length of the prompt."""
     assert limit_in(message) == tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("refuses_long_ids", {"id_pattern": "^[a-zA-Z0-9_-]+$", "id_length": 9}),
+        ("refuses_odd_ids", {"id_pattern": "^[a-zA-Z0-9]+$"}),
+        ("wants_ids_of_nine_letters", {"id_pattern": "^[a-zA-Z0-9]{9}$", "id_length": 9}),
+    ],
+)
+def test_call_ids_that_are_refused_settle_what_ids_must_look_like(name: str, facts: dict[str, object]) -> None:
+    """A limit of the length comes with a pattern, without which it is not applied; nothing else is settled of ids."""
+    result = asyncio.run(measure(LyingServer(find_lie(name)), Wire.CHAT, only=["id.long", "id.odd", "none"]))
+    assert {fact.field: fact.value for fact in facts_of(result) if fact.field.startswith("id_")} == facts

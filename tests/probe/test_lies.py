@@ -4,8 +4,9 @@ import pytest
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
-from mustcall.probe import CellVerdict
+from mustcall.probe import CellVerdict, Level
 from mustcall.probe.results import guarantees
+from mustcall.probe.verdicts import THRESHOLD
 from mustcall.testing.probed import LIES, Lie, LyingServer, LyingUpstream, find_lie
 from mustcall.upstream.schemes import SchemeTransport
 from support.compared import keep_own_count
@@ -22,6 +23,17 @@ async def test_an_honest_server_has_no_broken_cell(wire: Wire) -> None:
     result = await measure(server, wire)
     assert broken_in(result) == {}
     assert {cell.id for cell in result.cells if cell.verdict is CellVerdict.UNMEASURED} == _OPEN
+    assert result.spent.requests == len(server.requests) <= result.announced_requests
+
+
+@pytest.mark.parametrize("wire", list(Wire))
+async def test_a_deep_probe_of_an_honest_server_is_a_statement(wire: Wire) -> None:
+    """73 tries of each required cell that can be tried as often put its interval above 95 %; nothing is left open."""
+    server = LyingServer()
+    result = await measure(server, wire, level=Level.DEEP)
+    assert broken_in(result) == {}
+    assert {cell.id for cell in result.cells if cell.verdict is CellVerdict.UNMEASURED} == _OPEN
+    assert {cell.id for cell in result.cells if cell.required and cell.low < THRESHOLD} == {"context"}
     assert result.spent.requests == len(server.requests) <= result.announced_requests
 
 

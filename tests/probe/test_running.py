@@ -1,15 +1,18 @@
 """Runs of cells against a scripted upstream: what is sent, what is waited for, and whose fault is found."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from mustcall.core.origin import Wire
+from mustcall.core.reply import Usage
 from mustcall.policy.limits.budget import Price
 from mustcall.probe import CellResult, CellVerdict, Level, Owner, Prober, ProbeResult, Subject, cells_for, plan_probe
 from mustcall.probe.facts import facts_of
 from mustcall.testing import Answer, Call, Cut, Fail, Raw, Recorded, Say, ScriptedUpstream, Think, Turn
+from mustcall.testing.probed import LyingServer, find_lie
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.http import HttpTransport
 
@@ -279,3 +282,54 @@ def test_garbage_is_a_crash_and_never_an_exception() -> None:
     for answer in (Raw(200, b"not json"), Raw(200, b'{"choices": 3}'), Raw(200, b"[]"), Raw(418, b"\xff")):
         result, _ = probe(lambda _, answer=answer: answer, level=Level.QUICK)
         assert all(cell.verdict is not CellVerdict.HELD for cell in result.cells if cell.guarantee == "required")
+
+
+async def _stopped_after(most: int, before: ProbeResult | None, server: LyingServer) -> ProbeResult:
+    """Measure the default set until so many cells changed; return what is known then."""
+    endpoint = Endpoint(name="up", wire=Wire.CHAT, base_url="http://probed.invalid/v1", api_key="key")
+    subject = Subject(endpoint=endpoint, model="m", transport=server, clock=PausedClock())
+    prober = Prober(subject, plan_probe(cells_for(Wire.CHAT, Level.DEFAULT), Wire.CHAT, Level.DEFAULT, None), before)
+    changes = 0
+    async with contextlib.aclosing(prober.run()) as run:
+        async for _ in run:
+            changes += 1
+            if changes == most:
+                break
+    return prober.result
+
+
+@pytest.mark.parametrize("name", [None, "ignores_required", "leaks_hermes_in_streams", "ignores_named_in_streams"])
+async def test_a_run_goes_on_from_one_that_was_stopped(name: str | None) -> None:
+    """Every request is made once, all of them count against one plan, and the result is that of a single run."""
+    lie = None if name is None else find_lie(name)
+    whole = await _stopped_after(0, None, LyingServer(lie))
+    server, result = LyingServer(lie), None
+    for _ in range(40):
+        result = await _stopped_after(9, result, server)
+        assert result.spent.requests == len(server.requests) <= result.announced_requests
+        if not result.partial:
+            break
+    assert result is not None
+    assert not result.partial
+    assert len(server.requests) == whole.spent.requests
+    assert _found(result) == _found(whole)
+
+
+def _found(result: ProbeResult) -> dict[str, tuple[object, ...]]:
+    """Return what each cell came to. The tries of a cell have an order; exchanges that others made have none."""
+    return {
+        cell.id: (cell.verdict, cell.owner, cell.outcomes if cell.planned else tuple(sorted(cell.outcomes)))
+        for cell in result.cells
+    }
+
+
+def test_many_tools_and_long_arguments_are_part_of_the_prompt() -> None:
+    """A count that fits all of what was sent is plausible, however little of it is text."""
+
+    def counted(recorded: Recorded) -> Answer:
+        usage = Usage(input_tokens=len(recorded.raw) // 3, output_tokens=20)
+        return Turn(Call("open_drawer_1", {"reason": "a long one"}), usage=usage)
+
+    result, requests = probe(counted, "tools.128", "result.8k", "usage")
+    assert max(len(one.raw) for one in requests) > 20_000
+    assert (only(result, "usage").verdict, only(result, "usage").measured) == (CellVerdict.HELD, len(requests))

@@ -20,6 +20,12 @@ _LEAST = 2
 #: What every server takes as the name of a tool.
 _SHORT_NAME = 32
 _PLAIN_NAME = "^[a-z0-9_]+$"
+#: What call ids are narrowed to. Those of the probe's other cells have nine letters and digits, so that these are
+#: known to be taken; hyphens and underscores are kept where only the length was refused.
+_SHORT_ID = 9
+_PLAIN_ID = "^[a-zA-Z0-9]+$"
+_ANY_ID = "^[a-zA-Z0-9_-]+$"
+_NINE_ID = "^[a-zA-Z0-9]{9}$"
 _BAD = frozenset({CellVerdict.IGNORED, CellVerdict.FLAKY})
 
 
@@ -148,6 +154,21 @@ def _name_pattern(cells: _Cells) -> tuple[Any, Share] | None:
     return (_PLAIN_NAME, share) if _is_servers(cells, "name.odd", odd) else None
 
 
+def _id_pattern(cells: _Cells) -> tuple[Any, Share] | None:
+    """The letters of call ids, where ids are refused at all; a limit of the length needs a pattern beside it."""
+    long, long_share = cells.joined("id.long")
+    odd, odd_share = cells.joined("id.odd")
+    if odd is CellVerdict.REFUSED:
+        return (_NINE_ID if long is CellVerdict.REFUSED else _PLAIN_ID), odd_share
+    return (_ANY_ID, long_share) if long is CellVerdict.REFUSED else None
+
+
+def _id_length(cells: _Cells) -> tuple[Any, Share] | None:
+    """An id of 64 characters that is refused."""
+    long, share = cells.joined("id.long")
+    return (_SHORT_ID, share) if long is CellVerdict.REFUSED else None
+
+
 def _reasoning_history(cells: _Cells) -> tuple[Any, Share] | None:
     """Reasoning is dropped where it is refused when handed back, and the same is answered without it."""
     returned, share = cells.joined("reasoning.returned")
@@ -184,6 +205,8 @@ RULES: dict[str, tuple[_Rule, int]] = {
     "context_length": (_context_length, 1),
     "name_length": (_name_length, _LEAST),
     "name_pattern": (_name_pattern, _LEAST),
+    "id_pattern": (_id_pattern, 1),
+    "id_length": (_id_length, 1),
     "reasoning_history": (_reasoning_history, 1),
     "trusted_arguments": (_trusted, 1),
 }

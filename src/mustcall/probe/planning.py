@@ -145,6 +145,12 @@ class Purse:
         self._open = Usage()
         self._open_cost = 0.0
 
+    def go_on(self, requests: int, usage: Usage, cost: float) -> None:
+        """Count what an earlier run of the same plan took."""
+        self.requests += requests
+        self.usage += usage
+        self.cost += cost
+
     @property
     def left(self) -> int:
         """How many requests may still be sent."""

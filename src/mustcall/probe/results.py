@@ -6,6 +6,7 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
+from mustcall.core.reply import Usage
 from mustcall.evals.report.statistics import Share, share_of
 from mustcall.probe.values import CellGroup, CellVerdict, Level, Outcome, Owner
 from mustcall.probe.verdicts import count, settle_verdict
@@ -45,6 +46,11 @@ class ProbeSpending(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     cost_usd: float | None = None
     seconds: float = 0.0
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens."""
+        return Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
 
 
 class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """Runs the cells of a plan against an upstream: the only part of a probe that sends, waits and counts.
 
 Cells take turns, so that a run that is stopped knows something of each. A rate limit is waited for as long as the
-upstream asks; every request counts against the plan, also one that is sent again. `result` is complete at any moment.
+upstream asks; every request counts against the plan, also one that is sent again. `result` is complete at any moment,
+and a later run can go on from it.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from mustcall.policy.limits.budget import Price
 from mustcall.probe.exchanging import exchange
 from mustcall.probe.planning import ProbePlan, Purse, body_of, most_tokens
 from mustcall.probe.results import CellResult, ProbeResult, ProbeSpending
-from mustcall.probe.values import Cell, CellFinding, CellVerdict, Outcome, Seen, Send
+from mustcall.probe.values import Cell, CellFinding, CellVerdict, Outcome, Owner, Seen, Send
 from mustcall.probe.verdicts import count, is_settled, settle_owner, settle_verdict
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
@@ -64,13 +65,15 @@ class _Gone(Exception):
 class _Tally:
     """One cell and what its tries showed so far."""
 
-    def __init__(self, cell: Cell, planned: int) -> None:
+    def __init__(self, cell: Cell, planned: int, before: CellResult | None = None) -> None:
         self.cell = cell
         self.planned = planned
-        self.findings: list[CellFinding] = []
+        self.findings: list[CellFinding] = [] if before is None else _findings(before, cell.duty)
         self.whole: CellFinding | None = None
         self.unreasoned: CellFinding | None = None
         self.explained = False
+        #: What an earlier run settled, with the owner that it found.
+        self._settled = before if before is not None and cell.script is not None and self.is_done else None
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -85,6 +88,8 @@ class _Tally:
         return any(outcome in (Outcome.NOT_DONE, Outcome.CRASHED, Outcome.REFUSED) for outcome in self.outcomes)
 
     def result(self) -> CellResult:
+        if self._settled is not None:
+            return self._settled
         cell, outcomes = self.cell, self.outcomes
         share, verdict = count(outcomes), settle_verdict(outcomes)
         owner, note = settle_owner(self.findings, cell.duty, whole=self.whole, unreasoned=self.unreasoned)
@@ -112,17 +117,26 @@ class _Tally:
 
 
 class Prober:
-    """One run. `run` yields the result of a cell each time it changed; `result` is what is known so far."""
+    """One run. `run` yields the result of a cell each time it changed; `result` is what is known so far.
 
-    def __init__(self, subject: Subject, plan: ProbePlan) -> None:
+    With `before`, the result of a run of the same plan that was stopped, it goes on from there: tries that were made
+    are not repeated, and what they took counts against the plan.
+    """
+
+    def __init__(self, subject: Subject, plan: ProbePlan, before: ProbeResult | None = None) -> None:
         self.plan = plan
         self.purse = Purse(plan, subject.price)
         self.partial = ""
         self._subject = subject
-        self._tallies = [_Tally(cell, cell.tries.at(plan.level)) for cell in plan.cells]
+        known = {} if before is None else {cell.id: cell for cell in before.cells}
+        self._tallies = [_Tally(cell, cell.tries.at(plan.level), known.get(cell.id)) for cell in plan.cells]
         self._watchers = [tally for tally in self._tallies if tally.cell.watch is not None]
         self._began = subject.clock.monotonic()
         self._started = datetime.fromtimestamp(subject.clock.now(), UTC).isoformat(timespec="seconds")
+        if before is not None:
+            self.purse.go_on(before.spent.requests, before.spent.usage, before.spent.cost_usd or 0.0)
+            self._began -= before.spent.seconds
+            self._started = before.started
         self._failures = 0
         self._answered = False
         self._sent = 0
@@ -277,6 +291,16 @@ class Prober:
         finding = watch(self._subject.endpoint.wire, send, seen)
         if finding is not None:
             watcher.findings.append(finding)
+
+
+def _findings(before: CellResult, duty: Owner) -> list[CellFinding]:
+    """Return what the tries of an earlier run showed. Only an owner that a reply told differs from the duty."""
+    told = before.owner if before.owner is not duty else None
+    fine = (Outcome.HELD, Outcome.UNMEASURED)
+    return [
+        CellFinding(outcome=outcome, note=before.note, owner=None if outcome in fine else told, value=before.value)
+        for outcome in before.outcomes
+    ]
 
 
 def _took(seen: Seen) -> Usage | None:

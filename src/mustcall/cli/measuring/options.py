@@ -187,8 +187,14 @@ async def open_subject(
         await transport.close()
 
 
-def pick_endpoint(settings: Settings, model: str | None, key: str | None) -> tuple[Endpoint, str]:
-    """Return whom to ask and under which name, which is empty where neither the user nor the settings say it."""
+def pick_endpoint(settings: Settings, model: str | None, key: str | None, *, chosen: str = "") -> tuple[Endpoint, str]:
+    """Return whom to ask and under which name, which is empty where neither the user nor the settings say it.
+
+    `chosen` is the name of the upstream where somebody chose among several.
+    """
+    for endpoint in settings.endpoints:
+        if chosen == endpoint.name:
+            return _with_key(endpoint, key), endpoint.model
     only = settings.endpoints[0].model if len(settings.endpoints) == 1 else ""
     model = model or only or None
     if model is not None:
@@ -198,8 +204,8 @@ def pick_endpoint(settings: Settings, model: str | None, key: str | None) -> tup
         endpoint = msgspec.structs.replace(endpoint, base_url=address_for(endpoint.base_url, found.model))
         return _with_key(endpoint, key), found.model
     if len(settings.endpoints) > 1:
-        names = ", ".join(endpoint.name for endpoint in settings.endpoints)
-        raise ConfigError(f"several upstreams are configured ({names}); say which model to measure with --model")
+        ways = ", ".join(f"--model {endpoint.name}/{endpoint.model or 'MODEL'}" for endpoint in settings.endpoints)
+        raise ConfigError(f"several upstreams are configured; name the one to measure and its model: {ways}")
     return _with_key(next(iter(settings.endpoints)), key), ""
 
 

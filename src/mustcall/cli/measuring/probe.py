@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import click
@@ -93,6 +93,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     write: bool
     place: str | None
     yes: bool
+    #: The name of a configured upstream that was chosen at the terminal.
+    chosen: str
 
 
 @click.command(name="probe", short_help="Measure what an endpoint really does.")
@@ -106,7 +108,9 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     help="The wire to measure.  [default: that of --for, else the upstream's own]",
 )
 @click.option("--quick", "level", flag_value=str(Level.QUICK), help="The core of it: about 24 requests.")
-@click.option("--deep", "level", flag_value=str(Level.DEEP), help="73 tries of each required cell.")
+@click.option(
+    "--deep", "level", flag_value=str(Level.DEEP), help="73 tries of each required cell, 2 of the long prompt."
+)
 @click.option(
     "--for",
     "client",
@@ -155,11 +159,15 @@ def command(*, level: str | None, client: str | None, ports: tuple[int, ...], **
     Exit codes: 0 all required guarantees hold, 1 one is broken, 2 wrong usage, 3 not measurable, 130 stopped.
     """
     logging.getLogger("mustcall").addHandler(logging.NullHandler())  # what fails is in the report
+    address, chosen = given["upstream"], ""
+    if not address:
+        address, chosen = _found(given["file"], ports, ask=not (given["yes"] or given["model"]), yes=bool(given["yes"]))
     read = {
         **given,
         "level": Level(level or Level.DEFAULT),
         "client": Client(client) if client else None,
-        "upstream": given["upstream"] or _found(given["file"], ports, yes=bool(given["yes"])),
+        "upstream": address,
+        "chosen": chosen,
     }
     options = msgspec.convert(read, _Options)
     check_files(options.data, options.page, options.badge, options.profile)
@@ -188,16 +196,28 @@ def command(*, level: str | None, client: str | None, ports: tuple[int, ...], **
     sys.exit(code)
 
 
-def _found(file: object, ports: tuple[int, ...], *, yes: bool) -> str | None:
-    """Return the upstream where none is named: None for that of the configuration, else one that runs here."""
-    if file is not None:
-        return None
-    configured = configured_upstreams()
+def _found(file: object, ports: tuple[int, ...], *, ask: bool, yes: bool) -> tuple[str | None, str]:
+    """Return the upstream where none is named, and the name of the one that was chosen among several.
+
+    None stands for what the configuration says, else it is one that runs here.
+    """
+    configured = configured_upstreams(file if isinstance(file, Path) else None)
     if configured is None:
-        return _offered(ports, yes=yes)
+        return (_offered(ports, yes=yes) if file is None else None), ""
     path, names = configured
-    tell(f"using {', '.join(names)} of {path}", err=True)
-    return None
+    if len(names) > 1:
+        return None, _chosen(path, names) if ask and sys.stdin.isatty() else ""
+    if file is None:
+        tell(f"using {names[0]} of {path}", err=True)
+    return None, ""
+
+
+def _chosen(path: Path, names: Sequence[str]) -> str:
+    """Let somebody choose one of the configured upstreams."""
+    click.echo(f"{path} has several upstreams:", err=True)
+    for number, name in enumerate(names, 1):
+        click.echo(f"  {number}  {name}", err=True)
+    return names[click.prompt("Which one?", type=click.IntRange(1, len(names)), default=1, err=True) - 1]
 
 
 def _offered(ports: tuple[int, ...], *, yes: bool) -> str:
@@ -241,7 +261,9 @@ class _Run:
         options = self._options
         transport, clock = SchemeTransport(), SystemClock()
         try:
-            endpoint, name = pick_endpoint(self._settings, options.model, read_key(options.key_env))
+            endpoint, name = pick_endpoint(
+                self._settings, options.model, read_key(options.key_env), chosen=options.chosen
+            )
             endpoint = _dressed(endpoint, options)
             listing = await ask_models(endpoint, transport, seconds=REACH_SECONDS)
             model = name or only_model(endpoint, listing.models or ())

@@ -13,7 +13,7 @@ from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall, ToolRe
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import OutputKind, Request
 from mustcall.core.verdict import Verdict
-from mustcall.dialects import CallEnd, Malformed, Reason
+from mustcall.dialects import Malformed, Reason
 from mustcall.policy.facts.controls import OnUnmet
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.history.odd_names import names_odd_tool, odd_tools
@@ -27,6 +27,7 @@ from mustcall.policy.reply.reply_markup import (
     cut_markup,
     drop_markup,
     ends_with_markup,
+    note_passed_over,
     note_stripped,
     replace_parts,
     sort_markup,
@@ -44,7 +45,6 @@ __all__ = ["SURPLUS", "Case", "Judgement", "is_blank", "judge"]
 _BESIDE_CALLS = "other tools were called beside it"
 _GIVEN_BEFORE = "the answer was given before"
 _FORBIDDEN = "nothing may be called"
-_NOT_DEMANDED = "it came before the demanded call"
 #: Why a call is left out that a reply made beyond what it may.
 SURPLUS = frozenset({ONE_AT_A_TIME, _BESIDE_CALLS, _GIVEN_BEFORE, _FORBIDDEN})
 
@@ -116,7 +116,14 @@ def _judge(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
             parts = tuple(part for part in parts if not isinstance(part, ToolCall))
         made = dict.fromkeys(call.name for call in (*calls, *found.calls))
         notes = (*(Adaptation(AdaptationKind.CALL_DROPPED, name, _FORBIDDEN) for name in made), *notes)
-        return _judge_text(case, replace_parts(reply, parts), ScanFindings(), notes)
+        judged = _judge_text(case, replace_parts(reply, parts), ScanFindings(), notes)
+        if not found.calls or calls:
+            return judged
+        left = spoken_text(parts).strip()
+        if reply.finish is FinishReason.LENGTH and (not left or left.startswith("{")):
+            # The limit went to calls that are not allowed, the last of them cut: what is missing is an answer.
+            judged = msgspec.structs.replace(judged, verdict=Verdict.EMPTY)
+        return msgspec.structs.replace(judged, dialect=found.calls[0].dialect)
     return _judge_markup(case, reply, found)
 
 
@@ -338,7 +345,7 @@ def _judge_text_calls(case: Case, reply: Reply, found: ScanFindings) -> Judgemen
         passed = [entry for entry in found.passed if isinstance(entry, Malformed)]
         _, broken = sort_markup(case, passed)
         parts = cut_lines(cut_markup(case, parts, passed), [entry.raw for entry in broken])
-        notes += _passed_over(found)
+        notes += note_passed_over(found)
     promoted = tuple(case.names.restore(part) if isinstance(part, ToolCall) else part for part in parts)
     suspicious = found.ended_open and reply.finish is FinishReason.LENGTH
     judged = (
@@ -360,16 +367,6 @@ def _judge_text_calls(case: Case, reply: Reply, found: ScanFindings) -> Judgemen
     return Judgement(
         verdict=Verdict.TEXT_CALL, reply=reply, salvage=salvage, problem=judged.problem, notes=judged.notes
     )
-
-
-def _passed_over(found: ScanFindings) -> tuple[Adaptation, ...]:
-    """Return what is said of calls and markup that came before the demanded call."""
-    dropped = [
-        Adaptation(AdaptationKind.CALL_DROPPED, entry.name, _NOT_DEMANDED)
-        for entry in found.passed
-        if isinstance(entry, CallEnd)
-    ]
-    return (*dropped, *(note_stripped(found) if len(dropped) != len(found.passed) else ()))
 
 
 def _is_broad(case: Case) -> bool:

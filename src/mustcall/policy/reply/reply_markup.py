@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from mustcall.core.adaptation import Adaptation, AdaptationKind
 from mustcall.core.parts import Part, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply
-from mustcall.dialects import Malformed, Reason
+from mustcall.dialects import CallEnd, Malformed, Reason
 from mustcall.dialects.names import Offered
 from mustcall.policy.reply.judgement import Case
 from mustcall.policy.scanning.call_remnants import cut_off
@@ -16,13 +16,14 @@ __all__ = [
     "cut_markup",
     "drop_markup",
     "ends_with_markup",
+    "note_passed_over",
     "note_stripped",
     "replace_parts",
     "sort_markup",
     "spoken_text",
 ]
 
-
+_NOT_DEMANDED = "it came before the demanded call"
 _COUNTS_AS_TEXT_CALL = frozenset(Reason) - {Reason.STRAY_MARKER, Reason.UNKNOWN_TOOL}
 
 
@@ -89,6 +90,16 @@ def note_stripped(found: ScanFindings) -> tuple[Adaptation, ...]:
     named = next((entry.name for entry in (*found.calls, *found.malformed) if entry.name), None)
     subject = named or ("reasoning" if found.thought else "text")
     return (Adaptation(AdaptationKind.MARKUP_STRIPPED, subject, "call markup in the text"),)
+
+
+def note_passed_over(found: ScanFindings) -> tuple[Adaptation, ...]:
+    """Return what is said of calls and markup that came before the demanded call."""
+    dropped = [
+        Adaptation(AdaptationKind.CALL_DROPPED, entry.name, _NOT_DEMANDED)
+        for entry in found.passed
+        if isinstance(entry, CallEnd)
+    ]
+    return (*dropped, *(note_stripped(found) if len(dropped) != len(found.passed) else ()))
 
 
 def replace_parts(reply: Reply, parts: tuple[Part, ...], finish: FinishReason | None = None) -> Reply:

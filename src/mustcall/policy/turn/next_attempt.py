@@ -76,6 +76,8 @@ class NextAttempt:
         self._missed: list[Rung] = []
         self._mends: list[Callable[[Request], Request]] = []
         self._shows: bool | None = None
+        #: Whether the tools were taken out because one was called although none may be.
+        self._withdrawn = False
         #: The request and its schema target before schemas were narrowed.
         self._wide: tuple[Request, SchemaTarget] | None = None
         self.isolation = Isolation(caller, plan.demand)

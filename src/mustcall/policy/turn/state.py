@@ -8,7 +8,8 @@ import msgspec
 
 from mustcall.core.adaptation import AdaptationKind
 from mustcall.core.errors import ErrorInfo
-from mustcall.core.parts import ToolCall
+from mustcall.core.message import Role
+from mustcall.core.parts import Reasoning, Text, ToolCall, ToolResult
 from mustcall.core.reply import FinishReason
 from mustcall.core.request import Request
 from mustcall.core.tools import functions_of
@@ -20,6 +21,7 @@ from mustcall.policy.failures.rejection import Rejection, lesson, read_rejection
 from mustcall.policy.history.mended import drop_reasoning, mend_history
 from mustcall.policy.reply.judge import Judgement
 from mustcall.policy.request.attempt_request import Shaped, demand_sentence, kept_answer, user_turn
+from mustcall.policy.request.few_shot import answer_changes
 from mustcall.policy.request.plan import Rung, RungKind, make_plan
 from mustcall.policy.request.refused_tools import ABOUT_TOOLS, without_tools
 from mustcall.policy.request.structured_answer import AnswerWay, can_go_alone
@@ -87,14 +89,16 @@ class TurnState(NextAttempt):
                 blocks=judged.blocks,
             ),
         )
+        told = False
         if decision.remedy in (Remedy.RESAMPLE, Remedy.REMIND) and self.plan.demand.forbids:
-            self._withdraw_tools(judged)
+            told = self._withdraw_tools(judged)
         match decision.remedy:
             case Remedy.RESAMPLE:
                 self._tried[verdict] = self._tried.get(verdict, 0) + 1
             case Remedy.REMIND:
                 self._tried[verdict] = self._tried.get(verdict, 0) + 1
-                self._remind(self._reminder_for(judged))
+                if not told:
+                    self._remind(self._reminder_for(judged))
             case Remedy.CLIMB:
                 self._climb(judged)
             case Remedy.ACCEPT | Remedy.SALVAGE | Remedy.FAIL:
@@ -143,18 +147,41 @@ class TurnState(NextAttempt):
             return fill(words.answer_again, problem=problem, tool=tool.name)
         return fill(words.bad_answer, problem=problem)
 
-    def _withdraw_tools(self, judged: Judgement) -> None:
+    def _withdraw_tools(self, judged: Judgement) -> bool:
         """Offer nothing in the next attempt where calls came although none is allowed (rule 125).
 
-        Not where the history holds calls: some providers then want tools on offer (rule 104).
+        Where the history holds calls, some providers want tools on offer (rule 104), and a small model goes on writing
+        what it sees there. Calls and results are then told in plain words: at once where the call came as text, else
+        once a reminder was no help. Return whether that asks for the answer, so that no reminder is needed.
         """
         called = any(note.kind is AdaptationKind.CALL_DROPPED for note in judged.notes)
+        if not called or not self._request.tools or self._withdrawn:
+            return False
         history = any(isinstance(part, ToolCall) for message in self._request.messages for part in message.parts)
-        if called and self._request.tools and not history:
+        if not history:
             everything = frozenset(range(len(self._request.tools)))
             self._mends.append(lambda request: without_tools(request, everything))
-            self.log.add(AdaptationKind.TOOL_DROPPED, "tools", "none may be called, and one was")
-            self._shaped = None
+        elif self._can_be_told and (judged.dialect or self._tried.get(judged.verdict, 0)):
+            self._mends.append(lambda request: request.evolve(**answer_changes(request, self._wording)))
+            self._reminder = None
+        else:
+            return False
+        self._withdrawn = True
+        self.log.add(AdaptationKind.TOOL_DROPPED, "tools", "none may be called, and one was")
+        self._shaped = None
+        return history and self._request.messages[-1].role is Role.TOOL
+
+    @property
+    def _can_be_told(self) -> bool:
+        """Whether calls and results can be told in plain words: nothing is bound to them, kept elsewhere or unread."""
+        request = self._request
+        if self.profile.prefix_bound or self.stored or request.output is not None or request.previous_response_id:
+            return False
+        parts = [part for message in request.messages for part in message.parts]
+        results = [part for part in parts if isinstance(part, ToolResult)]
+        return not any(isinstance(part, Reasoning) for part in parts) and all(
+            isinstance(piece, Text) for result in results for piece in result.content
+        )
 
     def _remind(self, sentence: str) -> None:
         self._reminder = user_turn(sentence)

@@ -27,8 +27,9 @@ _RED = "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEklEQVR4nGP4z8CAFWEXHbQS
 
 
 def _call(number: int, name: str = "get_weather", arguments: JsonObject | None = None, last: str = "1") -> ToolCall:
+    """Return a call whose id every server takes: nine letters and digits, the narrowest rule that is known."""
     made = {"city": city(number)} if arguments is None else arguments
-    return ToolCall(id=f"call_probe{number:04d}{last}", name=name, arguments_json=msgspec.json.encode(made).decode())
+    return ToolCall(id=f"probe{number:03d}{last}", name=name, arguments_json=msgspec.json.encode(made).decode())
 
 
 def _result(call: ToolCall, *content: Text | Image, is_error: bool = False) -> Message:
@@ -95,6 +96,22 @@ def _image(number: int) -> Request:
     )
 
 
+def _with_id(make: Callable[[int], str]) -> Script:
+    """Return the script that hands back a call under this id. Only whether the history is taken is looked at."""
+
+    def request(number: int) -> Request:
+        call = msgspec.structs.replace(_call(number), id=make(number))
+        return ask(
+            f"What is the weather in {city(number)}?",
+            assistant(call),
+            _result(call, Text(text="rain")),
+            tools=(GET_WEATHER,),
+            choice=ChoiceMode.NONE,
+        )
+
+    return single(request, lambda _request, _reply: held())
+
+
 def _long_arguments(number: int) -> Request:
     line = f"{word(number)} {word(number + 3)} {word(number + 5)}. "
     call = _call(number, "add_note", {"text": (line * (8_192 // len(line) + 1))[:8_192]})
@@ -133,7 +150,7 @@ _RESULTS = (
         "a reply",
         single(_two_results, _is_taken),
         required=True,
-        tries=CellTries(1, 2, 12),
+        tries=CellTries(1, 2, 73),
     ),
     _results(
         "error",
@@ -141,7 +158,7 @@ _RESULTS = (
         "a reply",
         single(_failed, _is_taken),
         required=True,
-        tries=CellTries(0, 2, 12),
+        tries=CellTries(0, 2, 73),
     ),
     _results(
         "image",
@@ -161,6 +178,23 @@ _RESULTS = (
         tries=CellTries(0, 1, 3),
         reads=3_000,
     ),
+)
+
+_IDS = tuple(
+    Cell(
+        id=f"id.{kind}",
+        guarantee=f"id.{kind}",
+        group=CellGroup.NAMES,
+        asks=asks,
+        wants="a reply",
+        tries=CellTries(0, 1, 4),
+        script=_with_id(make),
+        fact={"long": "id_length", "odd": "id_pattern"}[kind],
+    )
+    for kind, asks, make in (
+        ("long", "a call in the history whose id has 64 characters", lambda number: f"call{number:060d}"),
+        ("odd", "a call in the history whose id has hyphens and capitals", lambda number: f"toolu_01-PROBE_{number}"),
+    )
 )
 
 
@@ -363,4 +397,4 @@ _STATE = (
     ),
 )
 
-CELLS = (*_RESULTS, *_REASONING, *_STATE)
+CELLS = (*_RESULTS, *_IDS, *_REASONING, *_STATE)

@@ -233,6 +233,7 @@ _HONEST = (
         asks="a prompt of 15,000 tokens with a password at its beginning",
         wants="the password, or a refusal that says the prompt is too long",
         required=True,
+        # Twice at most: it takes as many tokens as a hundred others, and what a server does with it repeats itself.
         tries=CellTries(0, 1, 2),
         script=_needle,
         reads=24_000,

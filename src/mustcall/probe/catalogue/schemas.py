@@ -217,7 +217,8 @@ _PARALLEL = (
         asks="two things at once, parallel calls on",
         wants="two calls in one reply",
         duty=Owner.MODEL,
-        tries=CellTries(1, 3, 12),
+        # As often as a required cell, because `ids+several` sees several calls here alone.
+        tries=CellTries(1, 3, 73),
         script=single(lambda number: _two_cities(number, parallel=True), _several),
     ),
 )

@@ -1,7 +1,7 @@
 """Cells that send nothing: what the exchanges of the others show of ids, finish reasons, usage, leaks and waits."""
 
 from mustcall.core.origin import Wire
-from mustcall.core.parts import Part
+from mustcall.core.parts import Part, ToolCall, ToolResult
 from mustcall.core.reply import FinishReason
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, functions_of
@@ -70,7 +70,8 @@ def _usage(_wire: Wire, send: Send, seen: Seen) -> CellFinding | None:
     if usage is None or (usage.input_tokens == 0 and usage.output_tokens == 0):
         return missed("no usage" + (" in the stream, though it was asked for" if seen.streamed else ""))
     sent, came = _prompt_length(request), _reply_length(reply.parts)
-    if usage.input_tokens < sent // (2 * CHARACTERS_PER_TOKEN) or usage.input_tokens > 4 * sent + 4_000:
+    most = 4 * (sent + _beside_text(request)) + 4_000
+    if usage.input_tokens < sent // (2 * CHARACTERS_PER_TOKEN) or usage.input_tokens > most:
         return missed(f"{usage.input_tokens} input tokens for {sent} characters")
     limit = request.max_tokens
     if usage.output_tokens < came // (2 * CHARACTERS_PER_TOKEN) or (limit and usage.output_tokens > 2 * limit + 64):
@@ -80,6 +81,14 @@ def _usage(_wire: Wire, send: Send, seen: Seen) -> CellFinding | None:
 
 def _prompt_length(request: Request) -> int:
     return sum(len(getattr(part, "text", "") or "") for message in request.messages for part in message.parts)
+
+
+def _beside_text(request: Request) -> int:
+    """Return the characters of tools, calls and results: templates write them in more words or in fewer."""
+    tools = sum(len(tool.description or "") + len(repr(tool.parameters)) for tool in functions_of(request.tools))
+    parts = [part for message in request.messages for part in message.parts]
+    calls = sum(len(part.arguments_json) for part in parts if isinstance(part, ToolCall))
+    return tools + calls + sum(len(repr(part.content)) for part in parts if isinstance(part, ToolResult))
 
 
 def _reply_length(parts: tuple[Part, ...]) -> int:

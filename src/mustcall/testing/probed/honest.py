@@ -236,7 +236,7 @@ def _picker(asked: str, place: str) -> Callable[[str], str]:
             return place
         for words, count in _NUMBERS.items():
             if words in asked:
-                return "word " * count
+                return "amber " * count
         _, colon, quoted = asked.partition(": ")
         return quoted.partition("\n")[0] if colon else "a note"
 

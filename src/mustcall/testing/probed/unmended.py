@@ -24,6 +24,7 @@ def _left(why: str, *broken: str, measured: bool = False, by_chance: bool = Fals
 
 _MODELS_CHOICE = "under `auto` the model decides whether and how often it calls"
 _NOT_TOLD = "the answer does not show that state was lost; a measured profile keeps conversations in the gateway"
+_ID_RULE = "ids go out as the caller sent them until a rule is known; a measured profile renames those that are refused"
 
 UNMENDED: dict[str, Unmended] = {
     "never_calls_alone": _left(_MODELS_CHOICE, "auto", "parallel.on", "tools.1", "tools.32", "tools.128"),
@@ -43,6 +44,9 @@ UNMENDED: dict[str, Unmended] = {
     "takes_any_signature": _left("the gateway drops state that its upstream refuses, and asks again"),
     "forgets_previous_response": _left(_NOT_TOLD, "previous_response", measured=True),
     "stores_nothing": _left(_NOT_TOLD, "stored_response", measured=True),
+    "refuses_long_ids": _left(_ID_RULE, "id.long", measured=True),
+    "refuses_odd_ids": _left(_ID_RULE, "id.odd", measured=True),
+    "wants_ids_of_nine_letters": _left(_ID_RULE, "id.long", "id.odd", measured=True),
     "refuses_128_tools": _left("which tools to leave out is the caller's choice; the refusal says so", "tools.128"),
     "crashes_with_32_tools": _left("as above; a 500 does not say so", "tools.32", "tools.128"),
     "mixes_up_requests": _left("whose answer one is cannot be told", "concurrency.8", by_chance=True),

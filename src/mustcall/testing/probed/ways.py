@@ -36,6 +36,7 @@ __all__ = [
     "garbled",
     "hands_back",
     "has_format",
+    "has_id",
     "has_strict",
     "has_tools",
     "leaks",
@@ -60,6 +61,7 @@ __all__ = [
     "twice",
     "with_id",
     "with_more",
+    "with_nine_letters",
     "with_usage",
     "writes",
 ]
@@ -134,6 +136,11 @@ def results_in_a_row(asked: ProbedRequest) -> int:
         row = row + here if here else 0
         most = max(most, row)
     return most
+
+
+def has_id(test: Callable[[str], bool]) -> _Test:
+    """Hold where the id of a result passes a test."""
+    return lambda asked: any(test(result.call_id) for result in results(asked))
 
 
 REQUIRED, NAMED, NONE = (chooses(mode) for mode in (ChoiceMode.REQUIRED, ChoiceMode.NAMED, ChoiceMode.NONE))
@@ -257,6 +264,11 @@ def finishes(word: str) -> Callable[[ProbedRequest, Turn], Turn]:
 def with_id(value: str) -> Callable[[ProbedRequest, int, Call], Call]:
     """Give every call this id."""
     return lambda _asked, _number, call: Call(call.name, call.arguments, id=value)
+
+
+def with_nine_letters(asked: ProbedRequest, number: int, call: Call) -> Call:
+    """Give every call an id of nine letters and digits, as Mistral's API does."""
+    return Call(call.name, call.arguments, id=f"id{asked.recorded.number % 100_000:05d}{number % 100:02d}")
 
 
 def with_more(_asked: ProbedRequest, _number: int, call: Call) -> Call:
