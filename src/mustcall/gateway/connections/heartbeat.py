@@ -1,4 +1,4 @@
-"""Signs of life on a stream whose turn holds back what it has, tries again, or waits long for its upstream's first byte.
+"""Signs of life on a stream whose turn holds back what it has, tries again, or waits for its upstream's first byte.
 
 A timer per stream looks now and then whether anything was sent lately; a stream that flows costs two assignments for
 each write. The first sign begins the answer, so from then on a failure is an event of the stream (rules 113, 145). That
