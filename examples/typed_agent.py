@@ -28,8 +28,8 @@ class Quote:
     """The answer."""
 
     article: str
-    amount: int
     euros: int
+    in_stock: int
 
 
 @tool(side_effect=False)
@@ -53,7 +53,7 @@ def upstream() -> Upstream:
         [
             Call("get_price", {"article": "candle"}),
             Call("count_stock", {"article": "candle"}),
-            '{"article": "candle", "amount": 3, "euros": 12}',
+            '{"article": "candle", "euros": 4, "in_stock": 40}',
         ]
     )
 
@@ -68,9 +68,9 @@ def main() -> None:
         required_steps=["get_price", "count_stock"],
     )
     shop = Shop(prices={"candle": 4, "lamp": 30}, stock={"candle": 40, "lamp": 2})
-    result = agent.run_sync("What do three candles cost?", deps=shop)
+    result = agent.run_sync("What does a candle cost, and how many are in stock?", deps=shop)
     quote = result.output
-    print(f"{quote.amount} {quote.article}: {quote.euros} euros")
+    print(f"{quote.article}: {quote.euros} euros, {quote.in_stock} in stock")
     print(result.trace())
 
 

@@ -310,3 +310,18 @@ def test_settings_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         "  contract.limits.empty = 0",
         "  contract.tools.rm.locked_off = true",
     ]
+
+
+def test_json_is_not_broken_at_the_edge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is printed as JSON can be copied from a terminal of any width; the sentences around it are folded."""
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    file = tmp_path / "request.json"
+    body = {**CHAT, "messages": [{"role": "user", "content": "word " * 30}], "tools": [CHAT_TOOL]}
+    file.write_text(json.dumps(body))
+    told = CliRunner().invoke(command, [str(file), "--to", "messages"], catch_exceptions=False).output
+    before, _, sent = told.partition("  sent:\n")
+    decoder = json.JSONDecoder()
+    printed, _ = decoder.raw_decode(sent.lstrip())
+    assert printed["messages"] == [{"role": "user", "content": "word " * 30}]
+    assert max(map(len, before.splitlines())) <= 40

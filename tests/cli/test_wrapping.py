@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from mustcall.cli.wrapping import WordWrap
+from mustcall.cli.wrapping import WordWrap, fold
 
 _TEXTS = st.text(st.sampled_from("ab \n漢"), max_size=80)
 
@@ -47,3 +47,12 @@ def test_where_there_is_no_terminal_nothing_is_held(pieces: list[str]) -> None:
     wrap = WordWrap(0)
     assert [wrap.feed(piece) for piece in pieces] == pieces
     assert wrap.end() == ""
+
+
+@given(_TEXTS, st.integers(1, 20), st.integers(0, 6))
+def test_a_folded_text_keeps_its_lines(text: str, width: int, hang: int) -> None:
+    """Every line end is still there, and each line is folded as if it stood alone."""
+    folded = [fold(line, width, hang) for line in text.split("\n")]
+    assert fold(text, width, hang) == "\n".join(folded)
+    assert fold(text, width, hang).split() == text.split()
+    assert fold(text, 0, hang) == text

@@ -31,9 +31,9 @@ SHOWN = {
         r"answer: .+",
     ),
     "typed_agent": (
-        r"^3 candle: 12 euros\n",
+        r"^candle: 4 euros, 40 in stock\n",
         r"get_price\(article='candle'\) +ok: 4 ",
-        r"run answered +Quote\(article='candle', amount=3, euros=12\)",
+        r"run answered +Quote\(article='candle', euros=4, in_stock=40\)",
     ),
     "prerequisites": (
         r"^transfer: refused \(.*`verify` must succeed first\.\)\nverify: ok .*\ntransfer: ok .*\nwrite_log: ok ",

@@ -66,6 +66,25 @@ def test_no_sign_while_nothing_is_held() -> None:
     assert stage.beats == []
 
 
+@pytest.mark.parametrize(
+    ("patience", "beats"), [(10.0, [10, 12, 14, 16]), (0.5, [1, 3, 5, 7, 9, 11, 13, 15, 17]), (0.0, [])]
+)
+def test_an_upstream_without_a_first_byte_gets_patience(patience: float, beats: list[float]) -> None:
+    """Rule 145: signs begin when nothing came for so long, and go on until something does; 0 is never."""
+    stage = _Stage(holding=False)
+    stage.progress.waiting = True
+
+    async def scene() -> None:
+        with Heartbeat(2, stage.progress, stage.send, patience=patience) as heartbeat:
+            heartbeat.start()
+            await asyncio.sleep(17.5)
+            stage.progress.waiting = False
+            await asyncio.sleep(60)
+
+    run(scene)
+    assert stage.beats == pytest.approx(beats, abs=0.01)
+
+
 def test_zero_seconds_is_off() -> None:
     """Rule 113: a setting of 0 sends no signs."""
     stage = _Stage(holding=True)

@@ -19,11 +19,13 @@ _ROOM = 24
 
 
 def fold(line: str, width: int, hang: int = 0) -> str:
-    """Return one line broken between words at `width` columns; lines that follow are indented by `hang`.
+    """Return a text broken between words at `width` columns; lines that are broken off are indented by `hang`.
 
-    Blanks inside a line are kept, so columns stay columns. A word that is longer than a line stays whole. `width` 0
-    breaks nothing.
+    Line ends stay. Blanks inside a line are kept, so columns stay columns. A word that is longer than a line stays
+    whole. `width` 0 breaks nothing.
     """
+    if "\n" in line:
+        return "\n".join(fold(each, width, hang) for each in line.split("\n"))
     if not width or _columns(line) <= width:
         return line
     hang = min(hang, width // 2)

@@ -48,6 +48,7 @@ class Edge:
 
     async def _stream(self) -> StreamedReply:
         delivery = self._progress.delivery = self._delivery()
+        self._progress.waiting = True
         chunks = self._turn.pieces(delivery)
         return self._streamed(await self._turn.first(chunks), chunks)
 
@@ -55,7 +56,9 @@ class Edge:
         context = self._turn.context
         kept = context.course.stored and not self._inbound.stored
         stamp = self._inbound.stamp(self._created)
-        return Delivery(codec_for(self._inbound.wire), self._request, stamp, context.log, kept=kept)
+        return Delivery(
+            codec_for(self._inbound.wire), self._request, stamp, context.log, kept=kept, shared=context.same_wire
+        )
 
     def _refusal(self, refused: UpstreamRefused) -> WholeReply | StreamedReply:
         """Return an upstream's error status: as it is where it may go out so, in the caller's shape otherwise."""

@@ -252,9 +252,12 @@ class TurnProgress:
         "tenant",
         "trace",
         "upstream",
+        "waiting",
     )
 
     def __init__(self) -> None:
+        #: Whether nothing has come for the caller of a stream yet.
+        self.waiting = False
         #: Whether the turn keeps back what it has, or tries again, and the caller has all that went out before: a
         #: streaming one needs a sign of life.
         self.holding = False

@@ -76,11 +76,14 @@ class EngineTurn:
                             async for piece in pieces:
                                 data = await heavily(relay.feed, piece) if heavy else relay.feed(piece)
                                 heavy = len(piece) >= HEAVY_PIECE and relay.strains
+                                if heavy:
+                                    progress.waiting = False  # what is written aside must not meet a sign
                                 holding = relay.holding
                                 if holding or relay.quiet:
                                     attempt.check_time(relay)
                                 if data:
-                                    progress.holding = False  # no sign may overtake what is on its way
+                                    # No sign may overtake what is on its way.
+                                    progress.holding = progress.waiting = False
                                     yield data
                                 progress.holding = holding
                                 if relay.ended or relay.is_enough:
@@ -103,7 +106,7 @@ class EngineTurn:
                     yield data
                 progress.holding = self._accepted is None
         except (MustcallError, UpstreamRefused) as error:
-            progress.holding = False
+            progress.holding = progress.waiting = False
             if not outlet.begun:
                 raise self._raised(error) from None
             yield outlet.fail(self._told(error))
@@ -151,7 +154,7 @@ class EngineTurn:
 
     async def _conclude(self, attempt: Attempt[P], outlet: Outlet[P]) -> P:
         """Judge an attempt's reply and return what of it goes out now; the turn is over where it is accepted."""
-        self.context.progress.holding = False
+        self.context.progress.holding = self.context.progress.waiting = False
         judging, limit, shown, relay = self._judging, self._sending.limit, outlet.shown, attempt.relay
         original = attempt.reply
         assert original is not None, "what failed is not judged"
@@ -198,7 +201,7 @@ class EngineTurn:
 
     async def _give_up(self, relay: StreamRelay[P], error: MustcallError, outlet: Outlet[P]) -> P:
         """End a stream that failed: with the upstream's own words where they can be forwarded."""
-        self.context.progress.holding = False
+        self.context.progress.holding = self.context.progress.waiting = False
         if relay.raw and relay.said_so and not outlet.written:
             self.failed(error)
             return relay.rest()

@@ -326,14 +326,20 @@ class Gateway:
         codec = codec_for(call.wire)
 
         async def keep_alive() -> None:
-            if not progress.holding:  # what it waited for came before this ran
-                return
             # Written before anything is waited for: what the turn writes from here on has the next numbers.
-            sign = codec.keepalive if progress.delivery is None else progress.delivery.sign()
+            if progress.holding:
+                sign = codec.keepalive if progress.delivery is None else progress.delivery.sign()
+            elif progress.waiting and progress.delivery is not None:
+                sign = progress.delivery.first_sign()
+            else:  # what it waited for came before this ran
+                return
+            if not sign:
+                return
             await call.begin_stream({}, ())
             await call.send({"type": "http.response.body", "body": sign, "more_body": True})
 
-        with Heartbeat(self._settings.server.keepalive, progress, keep_alive) as heartbeat:
+        server = self._settings.server
+        with Heartbeat(server.keepalive, progress, keep_alive, patience=server.first_sign) as heartbeat:
             try:
                 reply = await service.turn(
                     call.wire, body, headers, call.query, call.token, progress=progress, caller=call.headers

@@ -137,6 +137,11 @@ class Codec(Protocol):
         ...
 
     @property
+    def numbers(self) -> bool:
+        """Whether the events of a stream are numbered, and clients count nothing else as a sign of life."""
+        ...
+
+    @property
     def keepalive(self) -> bytes:
         """Bytes that keep a stream open and that every client of the wire ignores, also before its first event."""
         ...

@@ -319,6 +319,25 @@ async def test_an_answer_tool_and_spent_hops(wire: str) -> None:
         assert (result.output, len(bodies)) == (OSLO, 2)
 
 
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+async def test_the_answer_follows_the_last_hop(wire: str) -> None:
+    """Rules 82, 84: with no hop left, a server that enforces a schema only without tools gets none to call.
+
+    An answer that does not fit is asked for once more, and the run was not cut short.
+    """
+    facts, misfit = APART | {"schema_output": True}, Turn(Say('{"city": "Oslo"}'))
+    asked = [user(wire, "Weather?")]
+    tools = [offer(wire), offer(wire, "answer", WORDS.answer_tool, SCHEMA)]
+    after = [*asked, *said(wire, 0, HOP), *results(wire, 0, wrapped("Sunny in Oslo")), user(wire, WORDS.step_cap)]
+    again = [*after, user(wire, fill(WORDS.bad_answer, problem="degrees: integer, required"))]
+    expected = [ask_body(wire, asked, tools=tools)]
+    expected += [ask_body(wire, turns, tools=[], **FORMATS[wire]) for turns in (after, again)]
+    for script in ([call(), GOOD], [call(), misfit, GOOD]):
+        result, bodies, _ = await answer(wire, script, hops=1, facts=facts)
+        assert bodies == expected[: len(script)]
+        assert (result.output, result.stopped) == (OSLO, Stopped.ANSWERED)
+
+
 async def test_an_envelope_is_never_the_answer() -> None:
     """Rule 81: a call as bare JSON is either a call or asked again, never an answer, whatever the schema."""
     envelope = Turn(Say('{"name": "get_weather", "arguments": {"city": 3}}'))

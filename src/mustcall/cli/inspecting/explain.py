@@ -126,7 +126,10 @@ def command(
     except RecursionError:
         raise InvalidRequest("the body is nested too deeply") from None
     for line in lines:
-        print_line(line, hang=len(line) - len(line.lstrip()) + 4)
+        if isinstance(line, _Json):
+            click.echo(line)
+        else:
+            print_line(line, hang=len(line) - len(line.lstrip()) + 4)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -230,6 +233,12 @@ def _set(controls: Controls, endpoint: Endpoint) -> dict[str, JsonObject]:
 # --- for people ---------------------------------------------------------------------------------------------------
 
 
+class _Json(str):
+    """A line that holds JSON: it is printed whole, because a line break inside a string would make it invalid."""
+
+    __slots__ = ()
+
+
 def _lines(explained: Explanation, settings: dict[str, JsonObject]) -> list[str]:
     plan, reasoning = explained.plan, "on" if explained.plan.reasoning else "off"
     wires = f"{explained.wire} in, {explained.upstream_wire} out"
@@ -287,8 +296,8 @@ def _rung_lines(number: int, rung: RungBody, before: JsonObject | None, than: st
         return [*lines, "  the request as it is, byte for byte"]
     if before is None:
         body = msgspec.json.format(msgspec.json.encode(_cut(rung.body)), indent=2).decode()
-        return [*lines, "  sent:", *(f"    {line}" for line in body.splitlines())]
-    changes = [f"    {line}" for line in _changes(before, rung.body)]
+        return [*lines, "  sent:", *(_Json(f"    {line}") for line in body.splitlines())]
+    changes = [_Json(f"    {line}") for line in _changes(before, rung.body)]
     return [*lines, f"  sent: as in {than}, but" if changes else f"  sent: as in {than}", *changes]
 
 

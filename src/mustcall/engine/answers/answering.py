@@ -64,6 +64,10 @@ class Answering(msgspec.Struct, frozen=True, kw_only=True):
         )
         return Way.NATIVE if together else Way.LAST
 
+    def enforced_alone(self, profile: Profile) -> bool:
+        """Tell whether the server enforces the schema, and only in a request without tools."""
+        return bool(profile.schema_output) and self.way(profile) in (Way.TOOL, Way.LAST)
+
     def form(self, profile: Profile, *, tools: bool) -> OutputFormat | None:
         """Return the output format of a request, None where the schema is put in words."""
         if self._in_words(profile, tools=tools) or (tools and self.way(profile) in _WORDS_FIRST):

@@ -24,12 +24,33 @@ class Delivery:
     nothing = b""
     waits = False
 
-    __slots__ = ("_codec", "_encoder", "_kept", "_last", "_log", "_names", "_request", "_split", "_stamp", "shown")
+    __slots__ = (
+        "_codec",
+        "_encoder",
+        "_kept",
+        "_last",
+        "_log",
+        "_names",
+        "_request",
+        "_shared",
+        "_split",
+        "_stamp",
+        "shown",
+    )
 
     def __init__(
-        self, codec: Codec, request: Request, stamp: ReplyStamp, log: AdaptationLog, *, kept: bool = False
+        self,
+        codec: Codec,
+        request: Request,
+        stamp: ReplyStamp,
+        log: AdaptationLog,
+        *,
+        kept: bool = False,
+        shared: bool = False,
     ) -> None:
         self._codec = codec
+        #: Whether the upstream speaks the caller's wire: its own bytes may go out.
+        self._shared = shared
         #: Whether the upstream keeps the reply under an id that is known only when it is accepted.
         self._kept = kept
         self._last = b""
@@ -61,6 +82,16 @@ class Delivery:
         if self._kept or (self._stamp.stored and self.shown and not self.written):
             return self._codec.keepalive
         return self._on_a_new_line(self._writer().sign())
+
+    def first_sign(self) -> bytes:
+        """Return a sign of life for a caller to whom nothing went out yet; empty where none can be given.
+
+        What is a comment or a `ping` may stand before an upstream's own bytes. An event with a number may not, and a
+        comment is no use where clients count events: such a stream is left as it is.
+        """
+        if not self._codec.numbers:
+            return self._codec.keepalive
+        return b"" if self._shared and not self.written else self.sign()
 
     def named_by(self, names: Callable[[], Sequence[str]]) -> None:
         """Take where the ids are known under which items go out as bytes."""

@@ -81,6 +81,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     shutdown_grace: float = 10.0
     #: Seconds of silence after which a held stream gets a sign of life; 0 for none.
     keepalive: float = 2.0
+    #: Seconds without a first byte from the upstream after which a stream is begun with a sign of life; 0: never.
+    first_sign: float = 10.0
     #: The environment variable that holds the keys callers must present, separated by commas.
     client_keys_env: str | None = None
     #: Origins of web pages that may call the gateway; none by default.

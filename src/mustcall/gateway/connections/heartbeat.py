@@ -1,7 +1,8 @@
-"""Signs of life on a stream whose turn holds back what it has, or tries again (rules 113, 145).
+"""Signs of life on a stream whose turn holds back what it has, tries again, or waits for its upstream's first byte.
 
 A timer per stream looks now and then whether anything was sent lately; a stream that flows costs two assignments for
-each write. The first sign begins the answer, so from then on a failure is an event of the stream.
+each write. The first sign begins the answer, so from then on a failure is an event of the stream (rules 113, 145). That
+is why an upstream gets some patience first: most refusals come within it, and keep their HTTP status.
 """
 
 import asyncio
@@ -19,13 +20,37 @@ _NEAR = 0.001
 
 
 class Heartbeat:
-    """`with Heartbeat(seconds, progress, send):` calls `send` when a held stream has been silent for that long."""
+    """`with Heartbeat(seconds, progress, send):` calls `send` when a held stream has been silent for that long.
 
-    __slots__ = ("_first", "_handle", "_last", "_loop", "_progress", "_seconds", "_send", "_signed", "_time", "task")
+    `patience` is after how many seconds one counts as held for which the upstream has nothing; 0 for never.
+    """
 
-    def __init__(self, seconds: float, progress: TurnProgress, send: Callable[[], Awaitable[None]]) -> None:
+    __slots__ = (
+        "_began",
+        "_first",
+        "_handle",
+        "_last",
+        "_loop",
+        "_patience",
+        "_progress",
+        "_seconds",
+        "_send",
+        "_signed",
+        "_time",
+        "task",
+    )
+
+    def __init__(
+        self,
+        seconds: float,
+        progress: TurnProgress,
+        send: Callable[[], Awaitable[None]],
+        *,
+        patience: float = 0.0,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._seconds = seconds
+        self._patience = patience
         self._first = min(_FIRST, seconds)
         #: Whether the last that was sent is a sign.
         self._signed = False
@@ -35,7 +60,7 @@ class Heartbeat:
         #: The sign that is being sent, or was last.
         self.task: asyncio.Task[None] | None = None
         self._time = self._loop.time
-        self._last = self._time()
+        self._last = self._began = self._time()
 
     def __enter__(self) -> Self:
         self._progress.streams = self.start
@@ -69,10 +94,16 @@ class Heartbeat:
         wait = (self._seconds if self._signed else self._first) - silent
         if wait <= _NEAR:
             wait = self._first
-            if self._progress.holding and (self.task is None or self.task.done()):
+            if self._is_due() and (self.task is None or self.task.done()):
                 self.task = self._loop.create_task(self._beat())
                 wait = self._seconds
         self._handle = self._loop.call_later(wait, self._look)
+
+    def _is_due(self) -> bool:
+        progress = self._progress
+        if progress.holding:
+            return True
+        return progress.waiting and 0 < self._patience <= self._time() - self._began + _NEAR
 
     async def _beat(self) -> None:
         await self._send()

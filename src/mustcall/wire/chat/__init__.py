@@ -26,6 +26,7 @@ class ChatCodec:
 
     wire = Wire.CHAT
     path = "/chat/completions"
+    numbers = False
     keepalive = KEEPALIVE
     failure_status = 422  # Qwen Code, Copilot and the AI SDK ask once after it, and six times in all after 502
     call_start = "call_"

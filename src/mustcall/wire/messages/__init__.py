@@ -40,6 +40,7 @@ class MessagesCodec:
 
     wire = Wire.MESSAGES
     path = "/messages"
+    numbers = False
     keepalive = PING
     failure_status = 502  # Claude Code asks once after it with `x-should-retry: false`, 6 times in all after 400
     call_start = "toolu_"

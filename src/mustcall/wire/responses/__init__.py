@@ -28,6 +28,7 @@ class ResponsesCodec:
 
     wire = Wire.RESPONSES
     path = "/responses"
+    numbers = True
     keepalive = b": keepalive\n\n"
     failure_status = 400  # Codex asks once after it, 6 times in all after 422 and 30 times after 502
     call_start = "call_"

@@ -100,8 +100,10 @@ class AskingRun(RunState):
             bare = msgspec.structs.replace(controls, force_tools=False, step_cap=0)
             return StepRequest(question_only(request), bare, capped=True)
         capped = self._number >= plan.max_steps or 0 < controls.step_cap <= rounds
-        last = capped or self._closing or self._reminder is not None
         answering = plan.answering
+        last = capped or self._closing or self._reminder is not None
+        due = not last and self._is_answer_due(roster, profile)
+        last = last or due
         told = self._reminder or self._notice
         if told is not None:
             request = request.evolve(messages=(*request.messages, text_message(Role.USER, told)))
@@ -116,9 +118,10 @@ class AskingRun(RunState):
             return StepRequest(request, msgspec.structs.replace(controls, step_cap=0))
         controls = msgspec.structs.replace(controls, force_tools=False, step_cap=latest_input(request).rounds)
         if answering is not None:  # the one final round is validated once (rule 83)
-            controls = validated_once(controls)
+            controls = controls if due else validated_once(controls)
             if answering.way(profile) is Way.LAST:
-                return StepRequest(self._without_tools(request, plan.wording.step_cap), controls, capped=True)
+                request = self._without_tools(request, plan.wording.step_cap)
+                return StepRequest(request, controls, capped=True, due=due)
         if plan.small and answering is None and (controls.step_cap or self._reminder is not None):
             # What is in sight is called, `none` or not.
             request = latest_only(request) if self._reminder is None else request
@@ -126,7 +129,17 @@ class AskingRun(RunState):
         if controls.step_cap == 0:
             # No tool was used yet: there is nothing to give notice of, and the choice says it all.
             request = request.evolve(tool_choice=ToolChoice(mode=ChoiceMode.NONE))
-        return StepRequest(request, controls, capped=True)
+        return StepRequest(request, controls, capped=True, due=due)
+
+    def _is_answer_due(self, roster: Roster, profile: Profile) -> bool:
+        """Tell whether all hops are used and the server can be made to write the answer, but not beside tools.
+
+        Any further call would be refused, and a small model that sees tools writes one: it would cost a whole reply.
+        """
+        answering = self._plan.answering
+        if answering is None or self._hops or not answering.hops or self._missing_steps(roster):
+            return False
+        return answering.enforced_alone(profile)
 
     def _without_tools(self, request: Request, notice: str) -> Request:
         """Return the last request where tools are in the way of the answer."""

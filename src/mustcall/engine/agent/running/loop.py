@@ -171,7 +171,7 @@ class AgentRun(AskingRun):
         if calls:
             await self._run_calls(calls, loop, runner, emit)
         elif accepted:
-            capped = asked.capped and self._reminder is None and not self._plainly
+            capped = asked.capped and not asked.due and self._reminder is None and not self._plainly
             self._stopped = self._capped_by() if capped else stopped_by(reply.finish)
 
     def _preview(self) -> PartialAnswer | None:
@@ -328,7 +328,7 @@ class AgentRun(AskingRun):
         try:
             self._output = answering.read(text_of(reply), roster.offers)
         except BadAnswer as bad:
-            if asked.capped or self._reminder is not None:
+            if (asked.capped and not asked.due) or self._reminder is not None:
                 count = 1 if self._reminder is None else 2
                 raise bad_answer(str(bad), self._steps[-1], count) from None
             self._reminder = fill(plan.wording.bad_answer, problem=str(bad))

@@ -63,8 +63,12 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepRequest(msgspec.Struct, frozen=True):
-    """What one step sends. `capped`: nothing may be called in it (rule 109)."""
+    """What one step sends. `capped`: nothing may be called in it (rule 109).
+
+    `due`: because all hops are used, and the answer can be enforced only without tools; the run is not cut short by it.
+    """
 
     request: Request
     controls: Controls
     capped: bool = False
+    due: bool = False
