@@ -20,12 +20,11 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 _START_SECONDS = 60
 _STOP_SECONDS = 20
@@ -102,7 +101,7 @@ def read_options() -> argparse.Namespace:
 def main() -> int:
     """Run the tasks; print a line for each."""
     options = read_options()
-    claude = shutil.which(options.claude)
+    claude = shutil.which(str(options.claude))
     if claude is None:
         print(f"there is no Claude Code at {options.claude!r}; give --claude PATH", file=sys.stderr)
         return 2
@@ -222,11 +221,13 @@ def _last(transcript: Path) -> dict[str, Any]:
     """Return the result at the end of a transcript; empty where there is none."""
     for line in reversed(transcript.read_text(errors="replace").splitlines()):
         try:
-            said = json.loads(line)
+            said: Any = json.loads(line)
         except ValueError:
             continue
-        if isinstance(said, dict) and said.get("type") == "result":
-            return said
+        if isinstance(said, dict):
+            result = cast("dict[str, Any]", said)  # JSON knows no item type
+            if result.get("type") == "result":
+                return result
     return {}
 
 

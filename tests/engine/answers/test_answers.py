@@ -328,11 +328,13 @@ async def test_the_answer_follows_the_last_hop(wire: str) -> None:
     facts, misfit = APART | {"schema_output": True}, Turn(Say('{"city": "Oslo"}'))
     asked = [user(wire, "Weather?")]
     tools = [offer(wire), offer(wire, "answer", WORDS.answer_tool, SCHEMA)]
-    after = [*asked, *said(wire, 0, HOP), *results(wire, 0, wrapped("Sunny in Oslo")), user(wire, WORDS.step_cap)]
+    told = user(wire, f"{WORDS.step_cap}\n\n{ASKED}")
+    after = [*asked, *said(wire, 0, HOP), *results(wire, 0, wrapped("Sunny in Oslo")), told]
     again = [*after, user(wire, fill(WORDS.bad_answer, problem="degrees: integer, required"))]
     expected = [ask_body(wire, asked, tools=tools)]
     expected += [ask_body(wire, turns, tools=[], **FORMATS[wire]) for turns in (after, again)]
-    for script in ([call(), GOOD], [call(), misfit, GOOD]):
+    scripts: list[list[Answer]] = [[call(), GOOD], [call(), misfit, GOOD]]
+    for script in scripts:
         result, bodies, _ = await answer(wire, script, hops=1, facts=facts)
         assert bodies == expected[: len(script)]
         assert (result.output, result.stopped) == (OSLO, Stopped.ANSWERED)

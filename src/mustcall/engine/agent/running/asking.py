@@ -119,9 +119,12 @@ class AskingRun(RunState):
         controls = msgspec.structs.replace(controls, force_tools=False, step_cap=latest_input(request).rounds)
         if answering is not None:  # the one final round is validated once (rule 83)
             controls = controls if due else validated_once(controls)
-            if answering.way(profile) is Way.LAST:
-                request = self._without_tools(request, plan.wording.step_cap)
-                return StepRequest(request, controls, capped=True, due=due)
+            way, notice = answering.way(profile), plan.wording.step_cap
+            if due and way is Way.TOOL:
+                # The schema went with the tool, and a server that enforces one does not show it to the model.
+                notice = f"{notice}\n\n{answering.in_words(plan.wording)}"
+            if due or way is Way.LAST:
+                return StepRequest(self._without_tools(request, notice), controls, capped=True, due=due)
         if plan.small and answering is None and (controls.step_cap or self._reminder is not None):
             # What is in sight is called, `none` or not.
             request = latest_only(request) if self._reminder is None else request
@@ -129,7 +132,7 @@ class AskingRun(RunState):
         if controls.step_cap == 0:
             # No tool was used yet: there is nothing to give notice of, and the choice says it all.
             request = request.evolve(tool_choice=ToolChoice(mode=ChoiceMode.NONE))
-        return StepRequest(request, controls, capped=True, due=due)
+        return StepRequest(request, controls, capped=True)
 
     def _is_answer_due(self, roster: Roster, profile: Profile) -> bool:
         """Tell whether all hops are used and the server can be made to write the answer, but not beside tools.
