@@ -14,7 +14,7 @@ import json
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +199,7 @@ def read_words(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 @contextlib.contextmanager
-def running(words: argparse.Namespace) -> Iterator[list[Task]]:
+def running(words: argparse.Namespace) -> Generator[list[Task]]:
     """Start the models that are named, and yield every server there is."""
     given = dict(each.split("=", 1) for each in words.server)
     with contextlib.ExitStack() as stack:

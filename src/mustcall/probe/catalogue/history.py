@@ -96,6 +96,14 @@ def _image(number: int) -> Request:
     )
 
 
+def _long_id(number: int) -> str:
+    return f"call{number:060d}"
+
+
+def _odd_id(number: int) -> str:
+    return f"toolu_01-PROBE_{number}"
+
+
 def _with_id(make: Callable[[int], str]) -> Script:
     """Return the script that hands back a call under this id. Only whether the history is taken is looked at."""
 
@@ -192,8 +200,8 @@ _IDS = tuple(
         fact={"long": "id_length", "odd": "id_pattern"}[kind],
     )
     for kind, asks, make in (
-        ("long", "a call in the history whose id has 64 characters", lambda number: f"call{number:060d}"),
-        ("odd", "a call in the history whose id has hyphens and capitals", lambda number: f"toolu_01-PROBE_{number}"),
+        ("long", "a call in the history whose id has 64 characters", _long_id),
+        ("odd", "a call in the history whose id has hyphens and capitals", _odd_id),
     )
 )
 
