@@ -82,3 +82,14 @@ def test_peers_are_set_up_for_the_models_of_the_bench() -> None:
     assert all(one["providers"]["bench"]["api_base"] == "http://127.0.0.1:9100/v1/" for one in models.values())
     assert 'api_base: "http://127.0.0.1:9100/v1"' in files["litellm.yaml"]
     assert {peer.name for peer in peers.PEERS} == {"litellm", "forge", "tensorzero"}
+
+
+def test_a_line_is_fitted_over_the_length_of_a_history() -> None:
+    """The slope is what a kilobyte more costs; requests too short to show it are left out, and so are odd sessions."""
+    sizes = [5_000, 10_000, 200_000, 1_000_000]
+    runs = [[(size, 0.5 + size / 1000 * 0.002 * factor) for size in sizes] for factor in (1.0, 1.0, 9.0)]
+    for run in runs:
+        run[0] = (5_000, 100.0)
+    slope, start = load("sessions").fit(runs)
+    assert slope == pytest.approx(0.002)
+    assert start == pytest.approx(0.5)

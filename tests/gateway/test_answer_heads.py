@@ -81,3 +81,47 @@ def test_headers_are_read_as_they_came(raw: list[tuple[bytes, bytes]]) -> None:
         key, word = name.decode("latin-1"), value.decode("latin-1")
         expected[key] = f"{expected[key]}, {word}" if key in expected else word
     assert headers_of({"headers": raw}) == expected
+
+
+def test_connections_that_stay_open_are_framed_as_well() -> None:
+    """Answers behind each other on one connection: whole, streamed, to a large body, and to one in many chunks."""
+
+    def asked(text: str, *, stream: bool = False) -> bytes:
+        messages = [{"role": "user", "content": text}]
+        return msgspec.json.encode({"model": "m", "messages": messages, "stream": stream})
+
+    def read(connection: socket.socket) -> tuple[dict[bytes, bytes], bytes]:
+        said = b""
+        while b"\r\n\r\n" not in said:
+            said += connection.recv(65_536)
+        head, _, rest = said.partition(b"\r\n\r\n")
+        status, *lines = head.split(b"\r\n")
+        assert status == b"HTTP/1.1 200 OK"
+        headers = {name: value for name, _, value in (line.partition(b": ") for line in lines)}
+        assert len(headers) == len(lines)
+        size = int(headers[b"content-length"]) if b"content-length" in headers else None
+        while len(rest) < size if size is not None else not rest.endswith(b"0\r\n\r\n"):
+            rest += connection.recv(65_536)
+        return headers, rest
+
+    large = asked("x" * 400_000)
+    with (
+        ScriptedUpstream(default=Turn(Say("ok"))) as upstream,
+        RunningGateway(settings=settings_from_flags(f"chat={upstream.base_url}")) as gateway,
+    ):
+        host, _, port = gateway.url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port))) as connection:
+            start = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+            for body in (asked("hi"), asked("hi", stream=True), large, asked("again")):
+                connection.sendall(b"%bcontent-length: %d\r\n\r\n%b" % (start, len(body), body))
+                headers, rest = read(connection)
+                assert (b"content-length" in headers) != (headers.get(b"transfer-encoding") == b"chunked")
+                assert b"connection" not in headers
+                assert len(rest) == int(headers.get(b"content-length", len(rest)))
+                assert upstream.requests[-1].body == msgspec.json.decode(body)
+            chunks = b"".join(
+                b"%x\r\n%b\r\n" % (len(large[i : i + 999]), large[i : i + 999]) for i in range(0, len(large), 999)
+            )
+            connection.sendall(b"%btransfer-encoding: chunked\r\n\r\n%b0\r\n\r\n" % (start, chunks))
+            read(connection)
+            assert upstream.requests[-1].body == msgspec.json.decode(large)

@@ -22,7 +22,7 @@ from mustcall.gateway.config.settings import Settings
 from mustcall.gateway.connections.admission import Admission, HeldBytes
 from mustcall.gateway.connections.heartbeat import Heartbeat
 from mustcall.gateway.connections.hosts import allowed_hosts, check_host
-from mustcall.gateway.connections.http_call import HttpCall
+from mustcall.gateway.connections.http_call import DisconnectWatches, HttpCall
 from mustcall.gateway.connections.receiving import Gone, read_body
 from mustcall.gateway.connections.repeated_failures import without_frames
 from mustcall.gateway.connections.web_origins import check_origin
@@ -74,6 +74,7 @@ class Gateway:
             settings.limits, most=settings.server.max_concurrency, keys=len(settings.client_keys)
         )
         self._hosts = allowed_hosts(settings)
+        self._watches = DisconnectWatches()
         self._telling = Telling(settings, requests, self._state)
         #: The last turns, where no ledger keeps them.
         self._ring = Ring()
@@ -262,7 +263,7 @@ class Gateway:
             self._admission.begin(key)
             try:
                 if call.path == COUNT:
-                    await call.while_connected(self._answer(call, body))
+                    await call.while_connected(self._answer(call, body), self._watches)
                 else:
                     await self._traced(call, body)
             finally:
@@ -289,7 +290,7 @@ class Gateway:
         taps = tap() if contents else ()
         status, failure = 0, None
         try:
-            await call.while_connected(self._answer(call, body))
+            await call.while_connected(self._answer(call, body), self._watches)
             status = call.status
         except MustcallError as error:
             status, failure = status_of(error, codec_for(call.wire)), error

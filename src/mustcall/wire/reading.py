@@ -5,7 +5,7 @@ built while the error travels up (`at`), so a healthy value pays nothing for it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -160,21 +160,24 @@ def read_outline(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
 
 def as_object(value: Any) -> JsonObject:
     """Return a JSON object."""
+    found: JsonObject = value  # JSON objects have string keys; a cast would be a call for each of them
     if not isinstance(value, dict):
         raise ShapeError("an object", value)
-    return cast("JsonObject", value)  # JSON objects have string keys
+    return found
 
 
 def maybe_object(value: Any) -> JsonObject | None:
     """Return a JSON object, None for anything else."""
-    return cast("JsonObject", value) if isinstance(value, dict) else None  # JSON objects have string keys
+    found: JsonObject = value  # as above
+    return found if isinstance(value, dict) else None
 
 
 def as_list(value: Any) -> list[Any]:
     """Return a JSON array."""
+    found: list[Any] = value  # elements are checked by their reader
     if not isinstance(value, list):
         raise ShapeError("an array", value)
-    return cast("list[Any]", value)  # elements are checked by their reader
+    return found
 
 
 def as_str(value: Any) -> str:
@@ -197,11 +200,12 @@ def str_field(obj: Mapping[str, Any], key: str) -> str:
 def list_field(obj: Mapping[str, Any], key: str) -> list[Any]:
     """Return a required array field."""
     value = obj.get(key, ...)
+    found: list[Any] = value  # elements are checked by their reader
     if value is ...:
         raise ShapeError("is required", path=key)
     if not isinstance(value, list):
         raise ShapeError("an array", value, key)
-    return cast("list[Any]", value)  # elements are checked by their reader
+    return found
 
 
 def opt_str(obj: Mapping[str, Any], key: str) -> str | None:
@@ -241,21 +245,23 @@ def opt_bool(obj: Mapping[str, Any], key: str) -> bool | None:
 def opt_object(obj: Mapping[str, Any], key: str) -> JsonObject | None:
     """Return an object field, None if absent or null."""
     value = obj.get(key)
+    found: JsonObject | None = value  # JSON objects have string keys
     if value is None:
         return None
     if not isinstance(value, dict):
         raise ShapeError("an object", value, key)
-    return cast("JsonObject", value)  # JSON objects have string keys
+    return found
 
 
 def opt_list(obj: Mapping[str, Any], key: str) -> list[Any] | None:
     """Return an array field, None if absent or null."""
     value = obj.get(key)
+    found: list[Any] | None = value  # elements are checked by their reader
     if value is None:
         return None
     if not isinstance(value, list):
         raise ShapeError("an array", value, key)
-    return cast("list[Any]", value)  # elements are checked by their reader
+    return found
 
 
 def rest(obj: JsonObject, known: frozenset[str]) -> JsonObject:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, cast
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mustcall.core.limits import GatewayLimits
-from mustcall.gateway.connections.write_coalescing import JoiningProtocol
+from mustcall.gateway.connections.write_coalescing import JoiningProtocol, declared_size
 from mustcall.telemetry.logs import log_of
 
 try:
@@ -32,8 +32,7 @@ _QUIET_SECONDS = 10.0
 #: Bytes that are parsed before headers are counted. It bounds the headers of one step of the loop: counting each one
 #: as it comes would cost every request more than all its other limits.
 _SLICE = 64 * 1024
-#: A size of more digits is no body's.
-_DIGITS = 16
+_HEAD_END = b"\r\n\r\n"
 _MANY_FILES = 65_536
 _STATUS = {
     408: "Request Timeout",
@@ -166,14 +165,20 @@ class FrontProtocol(JoiningProtocol):
 
     def _take_in_slices(self, data: bytes) -> None:
         """Take many bytes: headers are counted after each slice, wherever in it a head begins."""
-        start, view = 0, memoryview(data)  # a slice of bytes would be a copy
-        while start < len(data):
-            # No head can begin before the body has ended: all of it may be taken at once.
-            size = _SLICE if self._in_head else max(_SLICE, _declared(self.headers) - self._size)
+        start, whole = 0, len(data)
+        view: Any = memoryview(data)  # a slice of bytes would be a copy, and the parser takes any buffer
+        while start < whole:
+            if self._in_head:
+                # A slice that ends with the head leaves the body to come in one piece: nobody has to join it.
+                end = data.find(_HEAD_END, start, start + _SLICE)
+                size = _SLICE if end < 0 else end + len(_HEAD_END) - start
+            else:
+                # No head can begin before the body has ended: all of it may be taken at once.
+                size = max(_SLICE, declared_size(self.headers) - self._size)
             piece = view[start : start + size]
             start += size
             self._size += len(piece)
-            _take(self, cast("bytes", piece))  # the parser takes any buffer
+            _take(self, piece)
             if self._size or len(self.headers) > self.front.limits.header_count:
                 self._check_begun()
             if self._refused or self.transport.is_closing():
@@ -184,7 +189,7 @@ class FrontProtocol(JoiningProtocol):
         if not self._began:
             self._began = self.loop.time()
         limits = self.front.limits
-        headers = cast("list[tuple[bytes, bytes]] | None", self.headers)  # None before the first request
+        headers: Any = self.headers  # None before the first request
         if headers is not None and len(headers) > limits.header_count:
             self._refuse_head(f"more than {limits.header_count} headers ([limits] header_count)")
         elif self._in_head and self._size > limits.header_bytes:
@@ -275,12 +280,6 @@ def _open_files() -> int:
     """Return how many files the process may have open."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if resource is not None else 0
     return files if 0 < files < _MANY_FILES else _MANY_FILES
-
-
-def _declared(headers: list[tuple[bytes, bytes]]) -> int:
-    """Return the size that a body was said to have; 0 if it was not."""
-    value = next((value for name, value in headers if name == b"content-length"), b"")
-    return int(value) if value.isdigit() and len(value) < _DIGITS else 0
 
 
 def _size_of(header: tuple[bytes, bytes]) -> int:

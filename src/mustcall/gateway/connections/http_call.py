@@ -22,12 +22,14 @@ from mustcall.gateway.routes import wire_of
 from mustcall.wire.codec import ReplyStamp
 from mustcall.wire.registry import codec_for
 
-__all__ = ["HttpCall"]
+__all__ = ["DisconnectWatches", "HttpCall"]
 
 _EVENTS = b"text/event-stream; charset=utf-8"
 
 #: Seconds after which a request under way is watched for its client going away.
 _WATCH_AFTER = 0.05
+#: What is due within so many seconds is due: a timer cannot wait for less.
+_NEAR = 0.001
 
 
 class HttpCall:
@@ -134,36 +136,90 @@ class HttpCall:
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
 
-    async def while_connected(self, work: Awaitable[None]) -> None:
+    async def while_connected(self, work: Awaitable[None], watches: "DisconnectWatches") -> None:
         """Do the work unless the client goes away first; then the work is cancelled, upstream included."""
-        task = asyncio.current_task()
-        assert task is not None, "requests run in tasks"
-        gone = False
-
-        async def watch() -> None:
-            nonlocal gone
-            while (await self.receive())["type"] != "http.disconnect":
-                pass
-            gone = True
-            task.cancel()
-
-        watcher: asyncio.Task[None] | None = None
-
-        def begin() -> None:
-            nonlocal watcher
-            watcher = asyncio.ensure_future(watch())
-
-        # Most disconnects come long after the request; a reply that is there at once needs no watcher.
-        timer = asyncio.get_running_loop().call_later(_WATCH_AFTER, begin)
+        watch = _Watch(self.receive)
+        watches.begin(watch)
         try:
             await work
         except asyncio.CancelledError:
-            if not gone:
+            if not watch.gone:
                 raise
-            task.uncancel()
+            watch.task.uncancel()
             self.progress.gone = True
             raise Gone from None
         finally:
-            timer.cancel()
-            if watcher is not None:
-                watcher.cancel()
+            watches.end(watch)
+
+
+class _Watch:
+    """Waits for one client to go away, once it is begun; then its task is cancelled."""
+
+    __slots__ = ("_receive", "_watcher", "due", "gone", "loop", "task")
+
+    def __init__(self, receive: Receive) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "requests run in tasks"
+        self.task = task
+        self.loop = task.get_loop()
+        self.due = self.loop.time() + _WATCH_AFTER
+        self.gone = False
+        self._receive = receive
+        self._watcher: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Begin to wait."""
+        self._watcher = self.loop.create_task(self._wait())
+
+    def end(self) -> None:
+        """Wait no longer."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+
+    async def _wait(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        self.task.cancel()
+
+
+class DisconnectWatches:
+    """The requests of one gateway that are not watched yet, in the order they began, with one timer for all of them.
+
+    Most disconnects come long after the request, and a reply that is there at once needs no watcher. A timer for each
+    request would cost more than all else that is done here.
+    """
+
+    __slots__ = ("_loop", "_waiting")
+
+    def __init__(self) -> None:
+        #: Whose timer runs; None while there is none.
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: dict[_Watch, None] = {}
+
+    def begin(self, watch: _Watch) -> None:
+        """Have a request watched when it is due."""
+        loop = watch.loop
+        if self._loop is not loop:
+            self._loop = loop
+            self._waiting = {}  # what another loop left behind ended with it
+            loop.call_at(watch.due, self._look, loop)
+        self._waiting[watch] = None
+
+    def end(self, watch: _Watch) -> None:
+        """Have it watched no longer."""
+        self._waiting.pop(watch, None)
+        watch.end()
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Watch what is due, and look again when the next one is; not at all while there is none."""
+        if loop is not self._loop:
+            return
+        waiting, now = self._waiting, loop.time() + _NEAR
+        for watch in tuple(waiting):
+            if watch.due > now:
+                loop.call_at(watch.due, self._look, loop)
+                return
+            del waiting[watch]
+            watch.begin()
+        self._loop = None
