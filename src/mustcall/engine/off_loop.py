@@ -18,14 +18,12 @@ from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply
 from mustcall.policy.limits.work_allowance import TooLong, allow, left
 
-__all__ = ["HEAVY_PIECE", "LARGE", "MOST_TOGETHER", "Aside", "heavily", "heft", "here", "is_heavy"]
+__all__ = ["LARGE", "MOST_TOGETHER", "Aside", "heavily", "heft", "here", "is_heavy"]
 
 T = TypeVar("T")
 
 #: Characters of text that take a few milliseconds to read, scan or write.
 LARGE = 256 * 1024
-#: From so many bytes on, a piece of an event that is large already is read in a thread.
-HEAVY_PIECE = 16 * 1024
 #: A character of arguments is read, checked and repaired: about eight times the work of one of text.
 _ARGUMENTS = 8
 #: Steps of validation on the loop (10 ms), and in a thread (half a second) for one judgement.

@@ -16,11 +16,12 @@ from mustcall.engine.attempts.judging import Judging
 from mustcall.engine.attempts.refusals import UpstreamRefused, pass_probe, take_refusal
 from mustcall.engine.attempts.sending import Sending
 from mustcall.engine.attempts.teaching import Teaching
-from mustcall.engine.off_loop import HEAVY_PIECE, heavily
+from mustcall.engine.off_loop import heavily
 from mustcall.engine.replies.outlets import WHOLE, Outlet, P
 from mustcall.engine.replies.stream_relay import StreamRelay
 from mustcall.engine.turn_context import TurnContext
 from mustcall.policy.scanning.reply_scanner import ScanFindings
+from mustcall.upstream.bounds import PIECE
 from mustcall.upstream.http1.idle import IdleTimer
 from mustcall.wire.regularity import respelled
 
@@ -75,7 +76,7 @@ class EngineTurn:
                         async with aclosing(attempt.answer.reply.chunks()) as pieces:
                             async for piece in pieces:
                                 data = await heavily(relay.feed, piece) if heavy else relay.feed(piece)
-                                heavy = len(piece) >= HEAVY_PIECE and relay.strains
+                                heavy = len(piece) >= PIECE and relay.strains
                                 holding = relay.holding
                                 if holding or relay.quiet:
                                     attempt.check_time(relay)

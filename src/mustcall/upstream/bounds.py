@@ -1,11 +1,9 @@
 """What an upstream's answer may be, the same over every transport: its bytes, its values, the size of a piece.
 
 Answers in one piece are counted in steps between which other tasks run; a stream is cut into pieces that take a few
-milliseconds to read at most. What takes time are events rather than bytes, so a piece is bounded in both: many bytes
-of few events are read at once, because each piece has a fixed cost (about a third of what 16 kB cost). Other tasks run
-after a piece once what came at once has taken `_STEP` seconds of CPU. Most takes a fraction of that, and each step of
-the loop costs a system call of its own. Large bodies are put together in a thread: copying megabytes takes tens of
-milliseconds, in which the interpreter holds no lock.
+milliseconds to read at most. Other tasks run after a piece once what came at once has taken `_STEP` seconds of CPU.
+Most takes a fraction of that, and each step of the loop costs a system call of its own. Large bodies are put together
+in a thread: copying megabytes takes tens of milliseconds, in which the interpreter holds no lock.
 """
 
 import asyncio
@@ -17,25 +15,10 @@ from mustcall.core.elements import UNCOUNTED, count_elements
 from mustcall.core.limits import GatewayLimits
 from mustcall.upstream import failures
 
-__all__ = [
-    "LINES",
-    "PIECE",
-    "SHORT",
-    "check_body",
-    "cut",
-    "holds_more",
-    "in_turns",
-    "joined",
-    "read_bounded",
-    "take_turns",
-]
+__all__ = ["PIECE", "check_body", "cut", "holds_more", "in_turns", "joined", "read_bounded", "take_turns"]
 
-#: The largest piece of a stream that is read at once, in bytes and in ends of lines. Most pieces are one event, which
-#: has two or three lines; four hundred take a few milliseconds.
-PIECE = 128 * 1024
-LINES = 1024
-#: Pieces up to this size are not counted: they are short whatever is in them.
-SHORT = 4 * 1024
+#: The largest piece of a stream that is read at once. A hundred of the usual events; most pieces are one.
+PIECE = 16 * 1024
 #: Seconds of work after which other tasks run.
 _STEP = 0.002
 #: Bodies from this size on are put together beside the loop. Joining less takes about a millisecond.
@@ -90,23 +73,12 @@ async def check_body(body: bytes, limits: GatewayLimits) -> None:
 
 
 def cut(data: bytes) -> Iterator[bytes]:
-    """Yield what came at once in pieces of at most `PIECE` bytes and `LINES` ends of lines.
-
-    A piece ends behind an event where one ends in it. Pieces up to `SHORT` bytes may have more lines.
-    """
+    """Yield what came at once in pieces of at most `PIECE` bytes; behind an event where one ends in a piece."""
     start, size = 0, len(data)
-    most = PIECE
-    while size - start > SHORT:
-        most = min(2 * most, PIECE)
-        end = min(start + most, size)
-        while most > SHORT and data.count(b"\n", start, end) + data.count(b"\r", start, end) > LINES:
-            most //= 2
-            end = min(start + most, size)
-        if end >= size:
-            break
-        behind = data.rfind(b"\n\n", start, end) + 2
-        if behind > start + 1:
-            end = behind
+    while size - start > PIECE:
+        end = data.rfind(b"\n\n", start, start + PIECE) + 2
+        if end <= start + 1:
+            end = start + PIECE
         yield data[start:end]
         start = end
     yield data[start:]
@@ -128,7 +100,7 @@ async def in_turns(chunks: AsyncGenerator[bytes], limits: GatewayLimits) -> Asyn
             size += len(piece)
             if size > limits.reply_bytes:
                 raise failures.answer_too_large(limits.reply_bytes)
-            if len(piece) <= SHORT:
+            if len(piece) <= PIECE:
                 yield piece
                 continue
             began = thread_time()

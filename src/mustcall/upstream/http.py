@@ -20,7 +20,7 @@ from mustcall.core.elements import UNCOUNTED
 from mustcall.core.errors import MustcallError, UpstreamUnavailable
 from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.upstream import failures
-from mustcall.upstream.bounds import SHORT, check_body, cut, in_turns, read_bounded, take_turns
+from mustcall.upstream.bounds import PIECE, check_body, cut, in_turns, read_bounded, take_turns
 from mustcall.upstream.http1.answer import AnswerPhase, Garbled, Hangup
 from mustcall.upstream.http1.connection import Connection
 from mustcall.upstream.http1.dialling import DialTarget
@@ -146,7 +146,7 @@ class HttpReply:
                     if left < 0:
                         self._release()
                         raise failures.answer_too_large(most)
-                if most is None or len(piece) <= SHORT:
+                if most is None or len(piece) <= PIECE:
                     yield piece
                 else:
                     began = thread_time()

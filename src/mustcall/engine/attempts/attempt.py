@@ -16,7 +16,7 @@ from mustcall.engine.attempts.echoing import Echoing
 from mustcall.engine.attempts.refusals import harvested
 from mustcall.engine.attempts.teaching import Teaching
 from mustcall.engine.exchange import drain, is_event_stream
-from mustcall.engine.off_loop import HEAVY_PIECE, LARGE, heavily, heft, is_heavy
+from mustcall.engine.off_loop import LARGE, heavily, heft, is_heavy
 from mustcall.engine.replies.kept_errors import without_frames
 from mustcall.engine.replies.letting import holds, trusts
 from mustcall.engine.replies.outlets import Outlet, P
@@ -26,6 +26,7 @@ from mustcall.engine.turn_context import TurnContext
 from mustcall.policy.reply.cut_prompt import estimate
 from mustcall.policy.reply.gate import Gate
 from mustcall.policy.scanning.reply_scanner import ReplyScanner
+from mustcall.upstream.bounds import PIECE
 from mustcall.upstream.http1.idle import IdleTimer
 from mustcall.upstream.retry import Answer
 from mustcall.wire.regularity import is_regular_body, respelled
@@ -164,7 +165,7 @@ class Attempt(Generic[P]):
         async with aclosing(self.answer.reply.chunks()) as pieces:
             async for piece in pieces:
                 await heavily(relay.feed, piece) if heavy else relay.feed(piece)
-                heavy = len(piece) >= HEAVY_PIECE and relay.strains
+                heavy = len(piece) >= PIECE and relay.strains
                 if relay.ended or relay.is_enough:
                     await self.end(relay, pieces)
                     break
