@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _folder(item: pytest.Item) -> str:
-    return item.path.relative_to(_HERE).parts[0]
+    return _folder_of(item.path)
+
+
+@cache
+def _folder_of(path: Path) -> str:
+    return path.relative_to(_HERE).parts[0]
 
 
 def _compares(item: pytest.Item) -> bool:

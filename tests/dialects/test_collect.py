@@ -5,6 +5,7 @@ import pytest
 from dialects.scanning import TOOLS
 from mustcall.dialects import parse
 from mustcall.dialects.reasoning import CONTROLS, LATE_ENDS, SECTIONS
+from support.splits import text_splits
 
 CALL = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
 
@@ -29,7 +30,7 @@ def test_a_late_end_of_reasoning() -> None:
 def test_a_call_before_a_late_end_is_none(end: str) -> None:
     """Rule 65: the prompt opened the section, so a call before its end is reasoning, at every split."""
     text = f"Maybe {CALL}{end}It is sunny."
-    for pieces in ([text], list(text), *([text[:at], text[at:]] for at in range(1, len(text)))):
+    for pieces in text_splits(text):
         parsed = parse(pieces, tools=TOOLS)
         assert (parsed.calls, parsed.text) == ((), "It is sunny.")
         assert [(call.name, call.in_reasoning) for call in parsed.reasoned] == [("now", True)]
@@ -42,7 +43,7 @@ ENDS = [closer for section in SECTIONS for closer in section.closers]
 def test_a_section_the_prompt_opened(end: str) -> None:
     """Rule 65: whose section it is nobody says, so that the end of any family's ends it, at every split."""
     text = f"hm {CALL} no.\n{end}\nHello."
-    for pieces in ([text], list(text), *([text[:at], text[at:]] for at in range(1, len(text)))):
+    for pieces in text_splits(text):
         parsed = parse(pieces, tools=TOOLS, reasoning="opened")
         assert (parsed.calls, parsed.text, parsed.reasoning.rstrip()) == ((), "Hello.", f"hm {CALL} no.")
         assert [call.name for call in parsed.reasoned] == ["now"]

@@ -8,6 +8,7 @@ import pytest
 from dialects.scanning import TOOLS, calls_of, reasons_of, scan, text_of
 from mustcall.core.tools import Tool
 from mustcall.dialects import Malformed, ScanEvent
+from support.splits import text_splits
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 DEFINITION = json.dumps({"name": "get_weather", "parameters": SCHEMA})
@@ -17,11 +18,10 @@ NESTED = json.dumps(
 
 
 def read(text: str, *, tools: Any = TOOLS, loose: bool = True) -> list[ScanEvent]:
-    """Return the events of a text, the same at every split, and by character."""
+    """Return the events of a text, the same however it is cut."""
     whole = scan([text], tools=tools, loose=loose)
-    assert scan(list(text), tools=tools, loose=loose) == whole
-    for position in range(1, len(text)):
-        assert scan([text[:position], text[position:]], tools=tools, loose=loose) == whole
+    for pieces in text_splits(text):
+        assert scan(pieces, tools=tools, loose=loose) == whole, pieces
     return whole
 
 

@@ -5,6 +5,7 @@ import pytest
 from dialects.scanning import cuts, reasons_of, scan, text_of
 from mustcall.core.tools import Tool
 from mustcall.dialects import CallEnd, ScanEvent, WrittenCall, find_dialect
+from mustcall.dialects.scanning import effort
 from support.counting import counted_lines
 
 PING = (Tool(name="ping", parameters={"type": "object", "properties": {}}),)
@@ -16,10 +17,21 @@ def made(events: list[ScanEvent]) -> int:
     return sum(isinstance(event, CallEnd) for event in events)
 
 
-@pytest.mark.parametrize("unit", ["` a\n\n", "`a`b", "<|im_end|>", '"<tool_call>"\n', "<think>x</think>", "x <think>"])
-def test_markup_is_counted(unit: str) -> None:
-    """Rule 68: behind too much markup of any kind the reply is text, and a call in it is seen and reported."""
-    few, many = unit * 100 + "\n\n" + CALL, unit * 30_000 + "\n\n" + CALL
+@pytest.mark.parametrize(
+    ("unit", "limit"),
+    [
+        ("<|im_end|>", 25_000),
+        *((unit, 2_500) for unit in ("` a\n\n", "`a`b", '"<tool_call>"\n', "<think>x</think>", "x <think>")),
+    ],
+)
+def test_markup_is_counted(unit: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 68: behind too much markup of any kind the reply is text, and a call in it is seen and reported.
+
+    One kind is counted up to the limit as it is, the others up to a tenth of it.
+    """
+    if limit != effort._MOST:  # pyright: ignore[reportPrivateUsage]
+        monkeypatch.setattr(effort, "_MOST", limit)
+    few, many = unit * 100 + "\n\n" + CALL, unit * (limit * 6 // 5) + "\n\n" + CALL
     assert made(scan([few], tools=PING)) == 1
     events = scan([many], tools=PING)
     assert made(events) == 0

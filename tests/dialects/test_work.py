@@ -10,6 +10,7 @@ from mustcall.dialects import DIALECTS, Dialect, WrittenCall
 from mustcall.dialects.dialect import TOOL
 from mustcall.dialects.scanning import marks
 from support.counting import counted_lines
+from support.examples import PROFILE
 
 TOOLS = (
     Tool(name="ping", parameters={"type": "object", "properties": {}}),
@@ -60,7 +61,7 @@ def work(text: str, size: int, **options: Any) -> int:
 def test_twice_the_text_is_twice_the_work(kind: str, size: int) -> None:
     """Rule 68: hostile text costs no more than its length, in one piece and in small ones."""
     before, unit = HOSTILE[kind]
-    small = 150 if size == 7 else 400
+    small = 120  # of what looks back at each unit before it, half a line for each pair is more than all the rest
     scan(cut(before + unit * small, size), tools=TOOLS)  # what is made once and kept
     assert work(before + unit * 2 * small, size) < 2.5 * work(before + unit * small, size) + 500
 
@@ -115,7 +116,9 @@ def test_every_form_costs_its_length(name: str, size: int, monkeypatch: pytest.M
     """Rule 68: whatever is done to a text in any form, lines run and characters looked at grow with its length."""
     looked = counted(monkeypatch)
     dialect = next(one for one in DIALECTS if one.name == name)
-    for kind, (before, unit) in attacks(dialect).items():
+    for number, (kind, (before, unit)) in enumerate(attacks(dialect).items(), DIALECTS.index(dialect)):
+        if PROFILE == "ci" and number % 2 == (size > 11):  # each kind whole in one dialect, in pieces in the next
+            continue
         spent: list[int] = []
         count = max(4, 300 // len(unit))
         once = cut(before + unit * count, size)

@@ -9,6 +9,7 @@ import pytest
 from dialects.scanning import calls_of, cuts, dialects_of, reasons_of, scan, text_of
 from mustcall.core.tools import Tool
 from mustcall.dialects import ScanEvent
+from support.splits import text_splits
 
 TOOLS = (
     Tool(name="ping", parameters={"type": "object", "properties": {}}),
@@ -38,11 +39,10 @@ D = "\uff5cDSML\uff5c"
 
 
 def read(text: str, *, loose: bool = False) -> list[ScanEvent]:
-    """Return the events of a text, the same at every split, and by character."""
+    """Return the events of a text, the same however it is cut."""
     whole = scan([text], tools=TOOLS, loose=loose)
-    assert scan(list(text), tools=TOOLS, loose=loose) == whole
-    for position in range(1, len(text)):
-        assert scan([text[:position], text[position:]], tools=TOOLS, loose=loose) == whole
+    for pieces in text_splits(text):
+        assert scan(pieces, tools=TOOLS, loose=loose) == whole, pieces
     return whole
 
 
@@ -284,9 +284,8 @@ def test_structures_as_python_writes_them(key: str, value: str) -> None:
         f"<tool_call>search<arg_key>{key}</arg_key><arg_value>{value}</arg_value></tool_call>",
     ):
         whole = scan([text], tools=[SEARCH])
-        for position in range(1, len(text)):
-            assert scan([text[:position], text[position:]], tools=[SEARCH]) == whole
-        assert scan(list(text), tools=[SEARCH]) == whole
+        for pieces in text_splits(text):
+            assert scan(pieces, tools=[SEARCH]) == whole, pieces
         expected = json.loads(json.dumps(ast.literal_eval(value)))
         assert calls_of(whole) == [{"name": "search", "arguments": {key: expected}}]
         assert text_of(whole) == ""
@@ -311,7 +310,7 @@ def test_structures_that_are_neither(value: str) -> None:
     """Rule 107: what is neither JSON nor a Python literal stays the string it is, for validation to judge."""
     key = "tags" if value[0] == "[" else "filter"
     text = f'<invoke name="search"><parameter name="{key}">{value}</parameter></invoke>'
-    for pieces in ([text], list(text), *([text[:at], text[at:]] for at in range(1, len(text)))):
+    for pieces in text_splits(text):
         events = scan(pieces, tools=[SEARCH])
         assert calls_of(events) == [{"name": "search", "arguments": {key: value}}]
         assert (text_of(events), reasons_of(events)) == ("", [])

@@ -13,6 +13,7 @@ from mustcall.policy.schema import misfits, workload
 from mustcall.policy.schema.checker import LARGEST_SCHEMA, fits, problems_in, schema_fault, validator_for
 from mustcall.policy.schema.problems import Problem
 from mustcall.policy.schema.workload import MOST_STEPS, Uncountable, effort_of, places_in
+from support.examples import PROFILE
 
 NAMES = ("a", "b", "kind")
 TYPES = ("string", "integer", "number", "boolean", "null", "object", "array")
@@ -75,7 +76,7 @@ def test_verdicts_are_those_of_the_library(seed: int) -> None:
     The descent ends at a keyword that fails, never by giving up.
     """
     draw = random.Random(seed)
-    for _ in range(500):
+    for _ in range(250 if PROFILE == "ci" else 2_500):
         schema = _any_document(draw)
         library = jsonschema_rs.validator_for(schema)
         checker = validator_for(schema)

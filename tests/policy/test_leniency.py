@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mustcall.policy.schema import leniency
 from mustcall.policy.schema.leniency import Relaxed, relax
+from mustcall.policy.schema.subschemas import MAX_DEPTH
 from mustcall.policy.schema.validation import Unreadable, read_json
 
 
@@ -270,3 +271,14 @@ def test_work_is_linear(unit: str) -> None:
     with patch.object(leniency, "_TOKEN", counting):
         relax(text)
     assert counting.work <= len(text)
+
+
+def test_what_nests_too_deep_is_not_read_to_its_end() -> None:
+    """Rules 68, 141: the strict reader refuses what nests deeper than its bound: nothing behind that is looked at."""
+    allowed = "[" * (MAX_DEPTH - 1) + "1,"
+    assert relax(allowed + "]" * (MAX_DEPTH - 1)) is not None
+    assert relax("[" + allowed + "]" * MAX_DEPTH) is not None
+    counting = _Counting(leniency._TOKEN)  # pyright: ignore[reportPrivateUsage]
+    with patch.object(leniency, "_TOKEN", counting):
+        assert relax("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1)) is None
+    assert counting.work == MAX_DEPTH + 1

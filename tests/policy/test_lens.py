@@ -32,6 +32,7 @@ from mustcall.core.streams.unroll import unroll, unroll_part
 from mustcall.core.tools import Tool
 from mustcall.policy.reply.gate import Gate, Released
 from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanFindings, ScanTargets
+from support.splits import text_splits
 from support.values import replied
 
 FIXTURES = Path(__file__).parents[1] / "dialects" / "fixtures"
@@ -98,13 +99,6 @@ def look(lens: ReplyScanner, events: Iterable[Event]) -> list[Event]:
     return coalesce(shown for event in events for shown in lens.feed(event))
 
 
-def cuts(text: str) -> Iterable[list[str]]:
-    """Yield a text cut once at every place, and into characters."""
-    yield [text]
-    yield list(text)
-    yield from ([text[:at], text[at:]] for at in range(1, len(text)))
-
-
 def told(found: ScanFindings) -> tuple[object, ...]:
     """What was found, without the places in a stream."""
     calls = [(call.name, call.arguments, call.dialect) for call in found.calls]
@@ -120,7 +114,7 @@ def test_every_fixture_at_every_split(name: str) -> None:
         expected = look(whole, streamed([fixture.text]))
         findings = told(whole.found(reply))
         assert told(lens_for(dialect=name, loose=fixture.loose).read(reply)) == findings
-        for pieces in cuts(fixture.text):
+        for pieces in text_splits(fixture.text):
             lens = lens_for(dialect=name, loose=fixture.loose)
             assert look(lens, streamed(pieces)) == expected
             assert told(lens.found(reply)) == findings
@@ -239,7 +233,7 @@ def test_an_end_of_reasoning_with_nothing_before_it() -> None:
 @pytest.mark.parametrize(("text", "rest"), [("<think></think>Yes.", "Yes."), ("<think>", "")])
 def test_an_empty_section_is_taken_out(text: str, rest: str) -> None:
     """Rule 65: markers with nothing between them are no part of the answer, however they came."""
-    for pieces in cuts(text):
+    for pieces in text_splits(text):
         lens = lens_for()
         out = look(lens, streamed(pieces))
         assert "".join(event.text for event in out if isinstance(event, PartTextDelta)) == rest

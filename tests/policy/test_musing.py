@@ -1,6 +1,6 @@
 """Calls in reasoning: what streams through the lens, what is found, and what the reply is (rules 65, 148)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import pytest
 
@@ -9,6 +9,7 @@ from mustcall.core.parts import OpaqueState, Part, Reasoning, Text, ToolCall
 from mustcall.core.streams.events import Event, PartEnded, PartReasoningDelta, PartStarted, PartTextDelta, Started
 from mustcall.core.tools import Tool
 from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanFindings, ScanTargets
+from support.splits import text_splits
 from support.values import replied
 
 TOOLS = (
@@ -23,14 +24,6 @@ MADE = ToolCall(id="call_t_0", name="now", arguments_json="{}")
 def lens_for(*, separated: bool = False) -> ReplyScanner:
     """Return a lens that looks for the tools."""
     return ReplyScanner(ScanTargets(tools=TOOLS, separated=separated), "t")
-
-
-def splits(text: str) -> Iterator[list[str]]:
-    """Yield a text whole, by character, and cut at every one place."""
-    yield [text]
-    yield list(text)
-    for at in range(1, len(text)):
-        yield [text[:at], text[at:]]
 
 
 def reasoned(pieces: Iterable[str], *then: Event) -> list[Event]:
@@ -54,7 +47,7 @@ def test_a_call_in_native_reasoning_and_nothing_else(separated: bool) -> None:
     """Rule 148: the reasoning goes out up to the call, and the reply is the call and the rest of the reasoning."""
     text = f"I need the time. {CALL} So."
     reply = replied(Reasoning(text=text))
-    for pieces in splits(text):
+    for pieces in text_splits(text):
         lens = lens_for(separated=separated)
         out = look(lens, reasoned(pieces))
         assert shown_text(out, PartReasoningDelta) == "I need the time. "
@@ -74,7 +67,7 @@ def test_a_call_in_a_summary() -> None:
     state = OpaqueState(Wire.RESPONSES, "sealed")
     reply = replied(Reasoning(summary=(before, text), state=state))
     bare = Reasoning(summary=(before, "I need the time.  So."), state=state)
-    for pieces in splits(before + text):
+    for pieces in text_splits(before + text):
         lens = lens_for()
         at = 0
         deltas: list[Event] = []
@@ -104,7 +97,7 @@ def test_reasoning_that_ends_in_something_else(then: tuple[Event, ...]) -> None:
     """Rule 65: what waited goes out as it came when an answer or a call follows, and nothing is found in it."""
     text = f"Maybe {CALL} no."
     parts: tuple[Part, ...] = (Reasoning(text=text), Text(text="\nHi."))
-    for pieces in splits(text):
+    for pieces in text_splits(text):
         lens = lens_for()
         events = reasoned(pieces, *then)
         out = look(lens, events)
@@ -123,7 +116,7 @@ def test_reasoning_that_ends_in_something_else(then: tuple[Event, ...]) -> None:
 @pytest.mark.parametrize("text", ["Plain thoughts, a < b, and `<tool_call>`.", "A <tool_call> tag, [1] and {x}."])
 def test_reasoning_without_a_call(text: str) -> None:
     """Rule 105: reasoning that only speaks of markup goes out whole, and nothing is found."""
-    for pieces in splits(text):
+    for pieces in text_splits(text):
         lens = lens_for()
         out = look(lens, reasoned(pieces))
         assert shown_text(out, PartReasoningDelta) == text
@@ -143,7 +136,7 @@ def test_plain_deltas_pass_as_the_same_events() -> None:
 def test_a_call_in_a_section_of_the_text(closed: str) -> None:
     """Rule 148: the same where the text marks its reasoning, closed or not."""
     text = f"<think>Well. {CALL}{closed}"
-    for pieces in splits(text):
+    for pieces in text_splits(text):
         lens = lens_for()
         deltas = [PartTextDelta(0, piece) for piece in pieces]
         out = look(lens, [Started("r", "m"), PartStarted(0, Text(text="")), *deltas, PartEnded(0)])
@@ -158,7 +151,7 @@ def test_a_call_before_a_late_end() -> None:
     """Rules 65, 148: where the prompt opened the section a call in it is none, unless it is all there is."""
     answered, alone = f"Maybe {CALL} no.\n</think>\n\nIt is sunny.", f"{CALL}\n</think>\n\n"
     for text in (answered, alone):
-        for pieces in splits(text):
+        for pieces in text_splits(text):
             lens = lens_for()
             deltas = [PartTextDelta(0, piece) for piece in pieces]
             look(lens, [Started("r", "m"), PartStarted(0, Text(text="")), *deltas, PartEnded(0)])
@@ -188,7 +181,7 @@ def test_signed_reasoning() -> None:
 )
 def test_sections_where_the_upstream_separates(text: str) -> None:
     """Rule 65: there a section is text, and a call in it is none all the same."""
-    for pieces in splits(text):
+    for pieces in text_splits(text):
         lens = lens_for(separated=True)
         deltas = [PartTextDelta(0, piece) for piece in pieces]
         look(lens, [Started("r", "m"), PartStarted(0, Text(text="")), *deltas, PartEnded(0)])

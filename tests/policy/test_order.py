@@ -39,6 +39,7 @@ from mustcall.policy.history.names import NameMap
 from mustcall.wire.caching.conversations import Conversations
 from mustcall.wire.opening import open_body
 from mustcall.wire.registry import codec_for
+from support.examples import PROFILE
 
 _LEAKED = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
 _texts = st.sampled_from(["hi", "", " \n", "see (this)", f"ok {_LEAKED}"])
@@ -344,23 +345,28 @@ _ODD: list[Message] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("profile", "tools"),
-    [
-        (Profile(), (Tool(name="f"),)),
-        (Profile(prefill=True, id_pattern="[a-c]"), (Tool(name="f"),)),
-        (Profile(history_needs_tools=True, name_length=1), ()),
-        (Profile(prefix_bound=True, id_pattern="[a-zA-Z0-9]{9}"), (Tool(name="f"), Tool(name="odd name"))),
-        (Profile(name_pattern="[a-z_0-9]+", name_length=32), (ProviderTool(type="web", value={"name": "w"}),)),
-    ],
-    ids=["usual", "prefill", "needs-tools", "bound", "hosted"],
-)
+_UPSTREAMS: list[tuple[Profile, tuple[Tool | ProviderTool, ...]]] = [
+    (Profile(), (Tool(name="f"),)),
+    (Profile(prefill=True, id_pattern="[a-c]"), (Tool(name="f"),)),
+    (Profile(history_needs_tools=True, name_length=1), ()),
+    (Profile(prefix_bound=True, id_pattern="[a-zA-Z0-9]{9}"), (Tool(name="f"), Tool(name="odd name"))),
+    (Profile(name_pattern="[a-z_0-9]+", name_length=32), (ProviderTool(type="web", value={"name": "w"}),)),
+]
+
+
+@pytest.mark.parametrize(("profile", "tools"), _UPSTREAMS, ids=["usual", "prefill", "needs-tools", "bound", "hosted"])
 def test_one_odd_message_anywhere(profile: Profile, tools: Any) -> None:
-    """Rules 100-105, 129: whatever one message holds, wherever it stands, with whatever upstream."""
-    for odd in _ODD:
+    """Rules 100-105, 129: whatever one message holds, wherever it stands, with whatever upstream.
+
+    Under `ci` each message meets each upstream and each place, and each place each upstream; `deep` runs all of them.
+    """
+    at = _UPSTREAMS.index((profile, tools))
+    for number, odd in enumerate(_ODD):
         rounds = [Message(role=role, parts=parts, origin=odd.origin) for role, parts in _MOVES]
         clean = [rounds[0], rounds[3], rounds[-1], rounds[1], rounds[0]]
         for place in range(len(clean) + 1):
+            if PROFILE == "ci" and (number + place + at) % len(_UPSTREAMS):
+                continue
             _compare((*clean[:place], odd, *clean[place:]), tools, profile)
             if place < len(clean):
                 _compare((*clean[:place], odd, *clean[place + 1 :]), tools, profile)

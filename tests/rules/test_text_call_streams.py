@@ -11,6 +11,7 @@ from mustcall.testing.render import Stamp, stream_reply
 from rules.driving import WORDS, Stage, arriving, ask_slowly, request
 from rules.forms import INVOKE, MALFORMED, MARKUP, OPEN, PROSE, check_no_trace
 from support.forcing import WIRES
+from support.splits import some_places
 
 BAD = Turn(Say(INVOKE))
 GOOD = Turn(Call("get_weather", {"city": "Paris"}))
@@ -37,8 +38,8 @@ def test_no_split_of_the_text_leaks(stage: Stage, wire: str, form: str) -> None:
     """Rule 53: wherever discarded markup of any form is split between two events, the caller sees nothing of it."""
     body = request(wire, stream=True)
     text = {**MARKUP, **MALFORMED}[form]
-    every = 1 if wire == "chat" else 5  # the text is scanned after decoding: the wires differ only in their events
-    for at in range(1, len(text), every):
+    every = 3 if wire == "chat" else 8  # the text is scanned after decoding: the wires differ only in their events
+    for at in some_places(1, len(text), every, f"{wire} {form}"):
         outcome = stage.play(RawStream(_in_two(text, at, wire)), GOOD).ask(wire, body)
         assert stage.bodies == [body, body], at
         assert (outcome.error, outcome.text, outcome.calls) == ({}, "", CALLED), at
@@ -68,7 +69,7 @@ STRANGE = '<tool_call>{"name": "no_such_tool", "arguments": {"a": "bcd"}}</tool_
 def test_markup_of_a_tool_nobody_offered_waits(stage: Stage, wire: str) -> None:
     """Rule 53: the finish decides whether it was a call: no split of it is shown before, and nothing if it was."""
     body = request(wire, stream=True)
-    for at in range(1, len(STRANGE)):
+    for at in some_places(1, len(STRANGE), 3, wire):
         bad = RawStream(_in_two(PROSE + STRANGE, len(PROSE) + at, wire, "tool_calls"))
         outcome = stage.play(bad, GOOD).ask(wire, body)
         assert stage.bodies == [body, body], at
@@ -93,8 +94,8 @@ def test_no_split_of_the_bytes_leaks(stage: Stage, wire: str) -> None:
     body = request(wire, stream=True)
     whole = b"".join(_in_two(INVOKE, len(INVOKE) // 2, wire))
     start, end = whole.index(b"<invoke") - 40, whole.rindex(b"/invoke>") + 40
-    cuts = [*range(1, start, 29), *range(start, min(end, start + 240)), *range(start + 240, len(whole), 29)]
-    for at in cuts:
+    near = some_places(start, min(end, start + 240), 4, wire)
+    for at in [*range(1, start, 29), *near, *range(start + 240, len(whole), 29)]:
         outcome = stage.play(RawStream([whole[:at], whole[at:]]), GOOD).ask(wire, body)
         assert stage.bodies == [body, body], at
         assert (outcome.error, outcome.text, outcome.calls) == ({}, "", CALLED), at

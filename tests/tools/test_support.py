@@ -19,7 +19,7 @@ from support.answered import Answered, kept_answers
 from support.examples import PROFILES, scaled
 from support.ordering import shuffled
 from support.served import KeptServer, ServedAnswer
-from support.splits import splits
+from support.splits import some_places, splits, text_splits
 from support.thinning import cover, thinned
 
 TEXT: dict[str, Any] = {"choices": [{"finish_reason": None, "index": 0, "delta": {"content": "Hé"}}]}
@@ -200,6 +200,28 @@ def test_splits_are_at_every_place() -> None:
     assert {place for way in some for place in accumulate(map(len, way))} == {*range(1, len(stream) + 1)}
     alone = {len(way[0]) for way in ways if len(way) == 2}
     assert alone >= {at + 1 for at in range(len(stream) - 1) if stream[at : at + 1] == b"\n"}
+
+
+@pytest.mark.parametrize("text", ["", "a", "ab", '<tool_call>{"name": "f", "arguments": {}}</tool_call>' * 3])
+def test_texts_are_split_at_every_place(text: str) -> None:
+    """Nothing is lost, and every place is a cut among a few others; `deep` cuts alone at every place."""
+    ways = {profile: [*text_splits(text, profile)] for profile in PROFILES}
+    assert {"".join(way) for found in ways.values() for way in found} == {text}
+    assert all(piece or not text for found in ways.values() for way in found for piece in way)
+    assert {len(way[0]) for way in ways["deep"] if len(way) == 2} == {*range(1, len(text))}
+    few = [way for way in ways["ci"] if len(way) <= len(text) // 13 + 2]
+    assert {place for way in few for place in accumulate(map(len, way))} >= {*range(1, len(text))}
+    if len(text) > 100:
+        alone = {len(way[0]) for way in ways["ci"] if len(way) == 2}
+        assert len(text) / 6 < len(alone) < len(text) / 4
+
+
+def test_some_places_begin_where_the_key_says() -> None:
+    """One in so many under `ci`, others for another key; all of them in depth."""
+    found = [some_places(1, 40, 4, key, "ci") for key in "abcdefgh"]
+    assert {place for places in found for place in places} == {*range(1, 40)}
+    assert {len(places) for places in found} == {9, 10}
+    assert some_places(1, 40, 4, "a", "deep") == range(1, 40)
 
 
 @pytest.mark.parametrize(("profile", "own", "usual"), [("ci", 120, 40), ("deep", 3000, 1000)])

@@ -13,6 +13,8 @@ from enum import Enum
 
 import msgspec
 
+from mustcall.policy.schema.subschemas import MAX_DEPTH
+
 __all__ = ["Relaxed", "relax"]
 
 _TOKEN = re.compile(
@@ -136,7 +138,7 @@ class _Relaxing:
     def _mark(self, mark: str) -> None:
         at = self._at
         if mark in "{[":
-            if at not in _VALUES:
+            if at not in _VALUES or len(self._open) == MAX_DEPTH:  # the strict reader refuses what is deeper
                 raise _Ambiguous
             self._separate()
             self._out.append(mark)

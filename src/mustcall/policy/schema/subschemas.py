@@ -52,6 +52,8 @@ _ONE = (
 _MANY = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 #: Keywords that hold schemas by name.
 MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+#: A schema without any of these holds no other.
+_HOLDING = frozenset({*_ONE, *_MANY, *MAPS})
 
 _DOCUMENT_KEYS = frozenset({"$schema", "$id", "$defs", "definitions"})
 
@@ -75,18 +77,26 @@ def as_list(value: Any) -> list[Any]:
 
 def rewrite(schema: JsonObject, change: Callable[[JsonObject, Path], JsonObject], path: Path = ()) -> JsonObject:
     """Apply `change` to every schema in the document, inner ones first; what nothing changed is the same object."""
+    if _HOLDING.isdisjoint(schema):
+        return change(schema, path)
     changed: JsonObject = {}
     for keyword in _ONE:
-        inner = as_object(schema.get(keyword))
+        if keyword not in schema:
+            continue
+        inner = as_object(schema[keyword])
         if inner is not None and (new := rewrite(inner, change, (*path, keyword))) is not inner:
             changed[keyword] = new
     for keyword in _MANY:
-        members = as_list(schema.get(keyword))
+        if keyword not in schema:
+            continue
+        members = as_list(schema[keyword])
         new_members = [_rewritten(member, change, (*path, keyword, index)) for index, member in enumerate(members)]
         if any(new is not old for new, old in zip(new_members, members, strict=True)):
             changed[keyword] = new_members
     for keyword in MAPS:
-        named = as_object(schema.get(keyword)) or {}
+        if keyword not in schema:
+            continue
+        named = as_object(schema[keyword]) or {}
         new_named = {name: _rewritten(member, change, (*path, keyword, name)) for name, member in named.items()}
         if any(new_named[name] is not member for name, member in named.items()):
             changed[keyword] = new_named
