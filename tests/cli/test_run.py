@@ -16,8 +16,10 @@ import pytest
 from mustcall.cli import main
 from mustcall.cli.asking.session import Flags, opened
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
+from support import warm
 from support.compared import leave
 from support.talking import talker, was_told
+from support.warm import PATIENCE
 
 SERVER = Path(__file__).parents[1] / "toolkit" / "servers" / "mcp_server.py"
 WIRES = ["chat", "responses", "messages"]
@@ -301,15 +303,10 @@ def test_a_providers_key_goes_to_that_provider(url: str, key: str | None, monkey
 def test_ctrl_c(folder: Path) -> None:
     """Rule 116: Ctrl-C ends the run with 130 and one line, and cuts the upstream off."""
     with ScriptedUpstream(lambda _: Hang(Turn(Say("never")))) as upstream:
-        process = subprocess.Popen(  # noqa: S603  our own command
-            [sys.executable, "-m", "mustcall", "run", "Hello", "--upstream", f"chat={upstream.base_url}", "-m", "m"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=folder / "here",
-        )
+        arguments = ("run", "Hello", "--upstream", f"chat={upstream.base_url}", "-m", "m")
+        process = warm.start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder / "here")
         upstream.wait_for_requests(1, 180)
         process.send_signal(signal.SIGINT)
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, errors) == (130, "", "mustcall: stopped\n")
     assert len(upstream.requests) == 1
