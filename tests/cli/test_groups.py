@@ -78,7 +78,7 @@ def test_completing_commands_imports_none() -> None:
     loaded = "import sys; from mustcall.cli import cli; import click\n"
     loaded += "found = [item.value for item in cli.shell_complete(click.Context(cli), '')]\n"
     loaded += "print(found[:2], 'mustcall.cli.setup.serve' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603  our own
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=180, check=True)  # noqa: S603  our own
     assert done.stdout.strip() == f"{list(COMMANDS)[:2]} False"
 
 

@@ -135,7 +135,7 @@ def test_the_written_test_runs_and_passes(tmp_path: Path) -> None:
         cwd=out,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -155,7 +155,7 @@ def test_the_issue_has_versions_and_the_curl_line_sends_the_request(tmp_path: Pa
             cwd=out,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
             env={**os.environ, "API_KEY": "k", "no_proxy": "127.0.0.1"},
         )
@@ -245,7 +245,7 @@ def test_the_script_finds_the_request_from_any_directory(tmp_path: Path) -> None
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
             env={**os.environ, "API_KEY": "k", "no_proxy": "127.0.0.1", "CDPATH": "/"},
         )

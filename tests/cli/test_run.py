@@ -16,6 +16,7 @@ import pytest
 from mustcall.cli import main
 from mustcall.cli.asking.session import Flags, opened
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
+from mustcall.toolkit.mcp import McpServer
 from support import warm
 from support.compared import leave
 from support.talking import talker, was_told
@@ -197,6 +198,14 @@ def test_chosen_roots_and_documents(caller: Caller, folder: Path) -> None:
     assert str(requests[1].body).count("Buy milk.") == 2
 
 
+@pytest.fixture
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server has as long to start as a busy machine needs."""
+    assert isinstance(McpServer.__init__.__kwdefaults__["start"], float)
+    monkeypatch.setitem(McpServer.__init__.__kwdefaults__, "start", PATIENCE)
+
+
+@pytest.mark.usefixtures("_patient")
 def test_an_mcp_server(caller: Caller) -> None:
     """Rule 79: tools of an MCP server are offered and called; its chatter stays off the terminal."""
     steps = iter([Turn(Call("add", {"a": 2, "b": 3})), Turn(Say("Five."))])
@@ -208,6 +217,7 @@ def test_an_mcp_server(caller: Caller) -> None:
     assert {"add", "calculator", "mcp_server_calculator"} <= set(names)
 
 
+@pytest.mark.usefixtures("_patient")
 def test_an_mcp_server_that_dies(caller: Caller) -> None:
     """A server that ends in a call is a failed call; the run goes on to its answer."""
     steps = iter([Turn(Call("die", {})), Turn(Say("It died."))])

@@ -29,22 +29,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def cold(*arguments: str) -> Process:
-    """Start a command from nothing, as a person does."""
-    return subprocess.Popen(  # noqa: S603  our own command
-        [*MUSTCALL, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
-    )
-
-
-def warmed(*arguments: str) -> Process:
-    """Start a command whose imports are there."""
-    return warm.start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-
-
 @contextmanager
-def serving(*arguments: str, starting: Callable[..., Process] = warmed) -> Generator[tuple[str, str, Process]]:
+def serving(*arguments: str, starting: Callable[..., Process] = warm.start) -> Generator[tuple[str, str, Process]]:
     """Start a gateway; give its URL, what it printed and its process, and stop it with Ctrl-C."""
-    process = starting("serve", *arguments)
+    process = starting("serve", *arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert process.stdout is not None
     printed = ""
     try:
@@ -66,7 +54,7 @@ def test_demo_prints_a_curl_line_that_works() -> None:
     """`mustcall serve --demo` prints a curl line whose answer is a tool call."""
     curl = shutil.which("curl")
     assert curl is not None, "the test runs the printed line"
-    with serving("--demo", "--port", "0", starting=cold) as (_, printed, _process):
+    with serving("--demo", "--port", "0", starting=warm.cold_start) as (_, printed, _process):
         line = next(line for line in printed.splitlines() if line.strip().startswith("curl"))
         answer = subprocess.run(["bash", "-c", line], capture_output=True, timeout=PATIENCE, check=True)  # noqa: S603, S607
     call_made = json.loads(answer.stdout)["choices"][0]["message"]["tool_calls"][0]["function"]

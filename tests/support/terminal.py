@@ -158,7 +158,7 @@ class Tmux:
             [self._program, "-L", self._socket, "-f", "/dev/null", *arguments],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=180,
             check=True,
             env=self._environment,
         )

@@ -23,10 +23,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-__all__ = ["PATIENCE", "Forked", "Process", "run", "start"]
+__all__ = ["PATIENCE", "SPENT", "Forked", "Process", "cold_start", "run", "start"]
 
 #: No test depends on speed; this only ends one that hangs.
 PATIENCE = 180.0
+#: The CPU seconds of what was forked, which is not a child of this process: `tools/costs.py` adds them up.
+SPENT: list[float] = []
 _PROGRAM = Path(__file__).parent / "warm_process.py"
 _PIPE, _STDOUT, _DEVNULL = subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL
 
@@ -68,10 +70,10 @@ class Forked:
         for file in (*theirs, tells):
             os.close(file)
         self._heard = b""
-        self.pid = int(self._line(None) or b"")
+        self.pid = self._number(None) or 0
 
-    def _line(self, timeout: float | None) -> bytes | None:
-        """Return the next line told of the process, None if none came in time."""
+    def _number(self, timeout: float | None) -> int | None:
+        """Return the next number told of the process, None if none came in time."""
         while b"\n" not in self._heard:
             if not select.select([self._told], [], [], timeout)[0]:
                 return None
@@ -80,12 +82,14 @@ class Forked:
                 raise AssertionError("the process that commands are forked from has ended")
             self._heard += more
         line, _, self._heard = self._heard.partition(b"\n")
-        return line
+        number, seconds = line.split()
+        SPENT.append(float(seconds))
+        return int(number)
 
     def poll(self) -> int | None:
         """Return the exit code, None while it runs."""
-        if self.returncode is None and (line := self._line(0)) is not None:
-            self.returncode = int(line)
+        if self.returncode is None and (code := self._number(0)) is not None:
+            self.returncode = code
             os.close(self._told)
         return self.returncode
 
@@ -105,6 +109,10 @@ class Forked:
     def kill(self) -> None:
         """End it at once."""
         self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
 
     def communicate(self, input: str | None = None, timeout: float | None = None) -> tuple[str, str]:  # noqa: A002  as `subprocess` has it
         """Say this, read everything to the end and wait for the exit code."""
@@ -175,13 +183,36 @@ def start(
             "lenient": _locale(environment) in {"", "C", "POSIX", "C.UTF-8"},
         }
         return Forked(order, stdin, stdout, stderr)
+    return cold_start(
+        *arguments,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=cwd,
+        env=env,
+        start_new_session=start_new_session,
+        terminal=terminal,
+    )
+
+
+def cold_start(
+    *arguments: str,
+    stdin: int | IO[bytes] | None = None,
+    stdout: int | IO[bytes] | None = None,
+    stderr: int | IO[bytes] | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    start_new_session: bool = False,
+    terminal: bool = False,
+) -> subprocess.Popen[str]:
+    """Start `mustcall` as `start` does, from the program's file."""
     return subprocess.Popen(  # noqa: S603  our own command
         [sys.executable, "-m", "mustcall", *arguments],
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
         cwd=cwd,
-        env=environment,
+        env=env,
         text=True,
         encoding="utf-8",
         start_new_session=start_new_session or terminal,

@@ -2,7 +2,8 @@
 
 `support.warm` starts it and says what it promises. Each message on the socket that it inherits as standard input names
 the arguments, the folder and the environment of a command and brings four files: the command's three standard streams
-and a pipe. Into the pipe goes the number of the new process and, when it has ended, how.
+and a pipe. Into the pipe go the number of the new process and, when it has ended, how; with each of the two the CPU
+seconds spent since: of this process, and of the new one.
 """
 
 import gc
@@ -13,6 +14,7 @@ import selectors
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,7 @@ def _wait_for_order() -> dict[str, Any]:
     orders = socket.socket(fileno=os.dup(0))
     watched = selectors.DefaultSelector()
     watched.register(orders, selectors.EVENT_READ)
+    told_before = 0.0
     while True:
         for key, _ in watched.select():
             if key.fileobj is orders:
@@ -53,7 +56,8 @@ def _wait_for_order() -> dict[str, Any]:
                     for file in files:
                         os.close(file)
                     return json.loads(message)
-                os.write(files[3], f"{child}\n".encode())
+                seconds, told_before = time.process_time() - told_before, time.process_time()
+                os.write(files[3], f"{child} {seconds}\n".encode())
                 for file in files[:3]:
                     os.close(file)
                 watched.register(os.pidfd_open(child), selectors.EVENT_READ, (child, files[3]))
@@ -61,9 +65,10 @@ def _wait_for_order() -> dict[str, Any]:
                 child, told = key.data
                 watched.unregister(key.fileobj)
                 os.close(key.fd)
-                _, status = os.waitpid(child, 0)
+                _, status, used = os.wait4(child, 0)
+                seconds = used.ru_utime + used.ru_stime
                 with suppress(BrokenPipeError):  # nobody asks any more
-                    os.write(told, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+                    os.write(told, f"{os.waitstatus_to_exitcode(status)} {seconds}\n".encode())
                 os.close(told)
 
 
