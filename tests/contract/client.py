@@ -192,7 +192,7 @@ def _asked(scenario: Scenario, options: dict[str, Any], *taken: str) -> dict[str
     if scenario.seed // len(COMBINATIONS) % ROUNDS == 0:
         return options
     kept = {name: value for name, value in options.items() if name in taken}
-    empty = {name: [] for name in ("messages", "input") if name in kept}
+    empty: dict[str, Any] = {name: [] for name in ("messages", "input") if name in kept}
     return kept | empty | {"extra_body": options}
 
 

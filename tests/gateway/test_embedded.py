@@ -246,8 +246,13 @@ def test_killed_in_the_middle_of_a_generation(tmp_path: Path) -> None:
     (tmp_path / "mustcall.toml").write_text("[server]\nshutdown_grace = 1\n", encoding="utf-8")
     for sign, code in ((signal.SIGTERM, {0, -signal.SIGTERM}), (signal.SIGKILL, {-signal.SIGKILL})):
         environment = {**os.environ, "MUSTCALL_UPSTREAM": ""}
-        out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        process = warm.start("serve", "--port", "0", cwd=tmp_path, env=environment, **out)
+        process = warm.start(
+            *("serve", "--port", "0"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=tmp_path,
+            env=environment,
+        )
         assert process.stdout is not None
         with process:
             url = process.stdout.readline().split()[-1]

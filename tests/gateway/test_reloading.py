@@ -196,8 +196,7 @@ def test_a_terminal_that_hangs_up_ends_the_gateway(tmp_path: Path) -> None:
     with ScriptedUpstream([]) as upstream:
         configure(file, upstream)
         arguments = ("serve", "--config", str(file), "--port", "0")
-        out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        process = warm.start(*arguments, stdin=slave, terminal=True, **out)
+        process = warm.start(*arguments, stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, terminal=True)
         os.close(slave)
         assert process.stdout is not None
         assert any("Ctrl-C" in line for line in process.stdout)

@@ -117,9 +117,13 @@ class Forked:
     def communicate(self, input: str | None = None, timeout: float | None = None) -> tuple[str, str]:  # noqa: A002  as `subprocess` has it
         """Say this, read everything to the end and wait for the exit code."""
         read = ["", ""]
+
+        def read_all(place: int, file: IO[str]) -> None:
+            read[place] = file.read()
+
         self._readers = [
-            threading.Thread(target=lambda at=at, file=file: read.__setitem__(at, file.read()), daemon=True)
-            for at, file in enumerate((self.stdout, self.stderr))
+            threading.Thread(target=read_all, args=(place, file), daemon=True)
+            for place, file in enumerate((self.stdout, self.stderr))
             if file is not None and not file.closed
         ]
         for reader in self._readers:
@@ -258,6 +262,6 @@ def _warm_process() -> socket.socket:
     """Start the process that commands are forked from, once; it ends when this one does."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with there:
-        started = subprocess.Popen([sys.executable, "-P", str(_PROGRAM)], stdin=there, start_new_session=True)  # noqa: S603
+        started = subprocess.Popen([sys.executable, "-P", str(_PROGRAM)], stdin=there.fileno(), start_new_session=True)  # noqa: S603
     atexit.register(lambda: (here.close(), started.wait()))
     return here

@@ -88,14 +88,20 @@ def _become(order: dict[str, Any]) -> None:
     sys.path.insert(0, str(Path.cwd()))  # as for `python -m`
     errors = "surrogateescape" if order["lenient"] else "strict"
     sys.stdin = os.fdopen(0, encoding="utf-8", errors=errors, closefd=False)
-    sys.stdout = _output(1, errors, line_buffering=os.isatty(1))
-    sys.stderr = _output(2, "backslashreplace", line_buffering=os.isatty(2), write_through=True)
+    sys.stdout = _output(1, errors)
+    sys.stderr = _output(2, "backslashreplace", write_through=True)
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _output(file: int, errors: str, **how: bool) -> io.TextIOWrapper:
-    return io.TextIOWrapper(os.fdopen(file, "wb", closefd=False), encoding="utf-8", errors=errors, **how)
+def _output(file: int, errors: str, *, write_through: bool = False) -> io.TextIOWrapper:
+    return io.TextIOWrapper(
+        os.fdopen(file, "wb", closefd=False),
+        encoding="utf-8",
+        errors=errors,
+        line_buffering=os.isatty(file),
+        write_through=write_through,
+    )
 
 
 if __name__ == "__main__":
