@@ -16,10 +16,10 @@ CONFIG = '[[upstream]]\nname = "a"\nwire = "chat"\nbase_url = "http://127.0.0.1:
 
 def both(*arguments: str, cwd: Path, env: dict[str, str], said: str | None = None) -> list[tuple[int, str, str]]:
     """Run a command forked and from nothing; return its exit codes and what it printed."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipe = subprocess.PIPE
     told: list[tuple[int, str, str]] = []
     for starting in (warm.start, warm.cold_start):
-        with starting(*arguments, cwd=cwd, env=env, **pipes) as process:
+        with starting(*arguments, cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=pipe) as process:
             out, error = process.communicate(said, warm.PATIENCE)
             told.append((process.wait(), out, error))
     return told
