@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
+from support import warm
 from support.talking import talker, users_words, was_told
 from support.terminal import CTRL_C, CTRL_D, PATIENCE, TERMINALS, UP, PseudoTerminal, Terminal
 
@@ -219,13 +220,9 @@ def test_through_a_pipe(room: Room) -> None:
     """Neither end a terminal: lines in, answers out, no prompt, no colour, and 0 at the end of the input."""
     talks: Callable[[Recorded], Answer] = talker
     with ScriptedUpstream(talks) as upstream:
-        done = subprocess.run(  # noqa: S603  our own command
-            [*CHAT, "--upstream", f"messages={upstream.base_url}", "-m", "m"],
-            input="hello\nList the files in this folder\n/exit\nnever\n",
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
+        done = warm.run(
+            *("chat", "--upstream", f"messages={upstream.base_url}", "-m", "m"),
+            said="hello\nList the files in this folder\n/exit\nnever\n",
             cwd=room.here,
             env=room.environment,
         )
@@ -246,7 +243,7 @@ def test_other_encodings(room: Room, tmp_path: Path) -> None:
             [*CHAT, "--upstream", f"chat={upstream.base_url}", "-m", "m"],
             input=b"a caf\xe9 in Z\xfcrich\n/save " + os.fsencode(saved) + b"\n",
             capture_output=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
             cwd=room.here,
             env={**room.environment, "PYTHONIOENCODING": "ascii:surrogateescape"},

@@ -20,6 +20,8 @@ from mustcall.engine.agent.events import CallFinished, CallStarted
 from mustcall.engine.coordinating import Proposal, RoleFinished, RoleKind, RoleProgress, RoleRun, RoleStarted
 from mustcall.engine.tooling.outcomes import CallStatus
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
+from support import warm
+from support.warm import PATIENCE
 
 Asked = tuple[int, str, str]
 
@@ -190,16 +192,10 @@ def test_interrupt(tmp_path: Path) -> None:
     """Ctrl-C stops every role and cuts their upstreams off; exit code 130, and one line."""
     with ScriptedUpstream([Hang(Turn(Say("never")))]) as upstream:
         command = ["coordinate", "What?", "--upstream", f"chat={upstream.base_url}", "--proposer", "m"]
-        process = subprocess.Popen(  # noqa: S603  our own command
-            [sys.executable, "-m", "mustcall", *command],
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        upstream.wait_for_requests(1, 30)
+        process = warm.start(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
+        upstream.wait_for_requests(1, PATIENCE)
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=30) == ("", "mustcall: stopped\n")
+        assert process.communicate(timeout=PATIENCE) == ("", "mustcall: stopped\n")
         assert process.returncode == 130
         upstream.wait_for_connections(0)
 

@@ -17,8 +17,10 @@ from mustcall.evals.questions import AskedCall
 from mustcall.evals.report.figures import Measure, add_up
 from mustcall.evals.report.results import EvalResults
 from mustcall.testing import Answer, Call, Hang, Recorded, Say, ScriptedUpstream, Turn
+from support import warm
 from support.compared import leave
 from support.evaluating import right_arguments
+from support.warm import PATIENCE
 
 #: Why the bodies of a run of many questions are not written out here.
 ASKED_ELSEWHERE = "how a question is asked on each arm is compared in tests/evals"
@@ -172,16 +174,10 @@ def test_ctrl_c_reports_what_was_measured(tmp_path: Path) -> None:
             "m.toml",
         ]
         (tmp_path / "m.toml").write_text('[contract]\nprotocol = "off"\n', encoding="utf-8")
-        process = subprocess.Popen(  # noqa: S603  our own command
-            [sys.executable, "-m", "mustcall", "demo", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=never,
-        )
+        process = warm.start("demo", *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=never)
         upstream.wait_for_requests(7)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "Partial: stopped after 2 of 40 prompts." in out
     assert "0 of 2" in out
@@ -192,16 +188,11 @@ def test_ctrl_c_reports_what_was_measured(tmp_path: Path) -> None:
 def test_ctrl_c_before_anything(tmp_path: Path) -> None:
     """Ctrl-C before the first prompt is done says that there is nothing, and ends with 130."""
     with ScriptedUpstream(lambda _: Hang(Turn(Say("…")))) as upstream:
-        process = subprocess.Popen(  # noqa: S603  our own command
-            [sys.executable, "-m", "mustcall", "demo", "--upstream", f"chat={upstream.base_url}", "--model", "m"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=tmp_path,
-        )
+        arguments = ("demo", "--upstream", f"chat={upstream.base_url}", "--model", "m")
+        process = warm.start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
         upstream.wait_for_requests(1)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert out == ""
     assert "stopped before anything was measured" in err

@@ -21,9 +21,11 @@ from mustcall.evals.bfcl.source import PACKAGE
 from mustcall.evals.prompts import load_prompts
 from mustcall.evals.report.summary import Column, EvalSummary
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
+from support import warm
 from support.bfcl import perfect_calls, read_set, readied_package
 from support.compared import leave, leave_all
 from support.evaluating import right_arguments
+from support.warm import PATIENCE, Process
 
 PROMPTS = {prompt.says: prompt for prompt in load_prompts()}
 
@@ -239,15 +241,19 @@ os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
 
 
 @contextmanager
-def start(*arguments: str, most: int | None = None) -> Generator[subprocess.Popen[str]]:
+def start(*arguments: str, most: int | None = None) -> Generator[Process]:
     """Start the command in a process of its own, which writes files of so many bytes at most, and see it end."""
-    limited = [] if most is None else ["-c", LIMITED, str(most)]
-    with subprocess.Popen(  # noqa: S603  our own command
-        [sys.executable, *limited, "-m", "mustcall", "eval", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "COLUMNS": "200"},
+    environment = {**os.environ, "COLUMNS": "200"}
+    with (
+        warm.start("eval", *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+        if most is None
+        else subprocess.Popen(  # noqa: S603  our own command
+            [sys.executable, "-c", LIMITED, str(most), "-m", "mustcall", "eval", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
     ) as process:
         try:
             yield process
@@ -270,7 +276,7 @@ def test_ctrl_c_and_going_on(capsys: pytest.CaptureFixture[str]) -> None:
         with start("builtin", *flags, "--out", "r.jsonl") as process:
             upstream.wait_for_requests(6)
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 130
         assert "Partial: stopped after 2 of 4 questions." in out
         assert "Traceback" not in err
@@ -300,7 +306,7 @@ def test_the_same_command_goes_on_without_out(capsys: pytest.CaptureFixture[str]
         with start("builtin", *flags, "--new", "--json", "my report.json") as process:
             upstream.wait_for_requests(4)
             process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=60)
+            _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 130
         runs = tmp_path / "cache" / "evals" / "runs"
         (file,) = runs.iterdir()
@@ -340,7 +346,7 @@ def test_ctrl_c_before_anything() -> None:
     ):
         upstream.wait_for_requests(1)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (130, "")
     assert "stopped before anything was measured" in err
     assert "Traceback" not in err
@@ -351,7 +357,7 @@ def test_a_full_disk(capsys: pytest.CaptureFixture[str]) -> None:
     with ScriptedUpstream(writes_fences) as upstream:
         flags = ["--upstream", f"chat={upstream.base_url}", "--model", "m", "--choice", "auto", "--out", "r.jsonl"]
         with start("builtin", *flags, most=3000) as process:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (2, "")
     (line,) = [line for line in err.splitlines() if line.startswith("mustcall:")]
     assert "cannot write r.jsonl: File too large; the replies before are kept" in line
@@ -368,7 +374,7 @@ def test_a_report_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> 
         assert evaluate(capsys, "builtin", *flags)[0] == 0
     Path("r.html").write_text("old", encoding="utf-8")
     with start("score", "r.jsonl", "--html", "r.html", most=3000) as process:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, err) == (2, "", "mustcall: cannot write r.html: File too large\n")
     assert Path("r.html").read_text(encoding="utf-8") == "old"
     assert sorted(path.name for path in Path().iterdir()) == ["r.html", "r.jsonl"]

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from mustcall.cli import COMMANDS, cli
 from mustcall.cli.setup.naming import UPSTREAM
 from mustcall.upstream.providers import PROVIDERS
+from support import warm
 
 
 def invoke(*arguments: str) -> Result:
@@ -60,14 +61,8 @@ def test_scripts(shell: str) -> None:
 def complete(*words: str) -> list[str]:
     """Ask as the script of bash does."""
     asked = {"_MUSTCALL_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
-    done = subprocess.run(
-        [sys.executable, "-c", "from mustcall.cli import main; main()"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-        env={**os.environ, **asked},
-    )
+    done = warm.run(env={**os.environ, **asked})
+    assert done.returncode == 0, done.stderr
     return [line.partition(",")[2] for line in done.stdout.splitlines()]
 
 
@@ -83,7 +78,7 @@ def test_completing_commands_imports_none() -> None:
     loaded = "import sys; from mustcall.cli import cli; import click\n"
     loaded += "found = [item.value for item in cli.shell_complete(click.Context(cli), '')]\n"
     loaded += "print(found[:2], 'mustcall.cli.setup.serve' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603  our own
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=180, check=True)  # noqa: S603  our own
     assert done.stdout.strip() == f"{list(COMMANDS)[:2]} False"
 
 

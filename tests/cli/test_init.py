@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.gateway.config.settings import load_settings
 from mustcall.testing import RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.upstream.providers import PROVIDERS
+from support import warm
 from support.http import post
 from support.loopback import PROXY_VARIABLES
 from support.terminal import CTRL_C, PseudoTerminal
@@ -223,14 +223,6 @@ def test_ctrl_c_at_a_question(init: Init, tmp_path: Path) -> None:
 
 def test_one_line_for_mistakes(tmp_path: Path) -> None:
     """As a person runs it: one line on standard error, exit code 2."""
-    done = subprocess.run(
-        [sys.executable, "-m", "mustcall", "init", "--upstream", "opnai:gpt-5"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-    )
+    done = warm.run("init", "--upstream", "opnai:gpt-5", said="", cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert re.match(r"mustcall: the upstream 'opnai:gpt-5' .* did you mean 'openai:gpt-5'\?$", done.stderr.strip())

@@ -18,8 +18,10 @@ from mustcall.replay import RecordedRequest as Sent
 from mustcall.replay.minimising import Minimising
 from mustcall.replay.reducing import CONFIRMING
 from mustcall.testing import Answer, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
+from support import warm
 from support.compared import leave_all
 from support.shrinking import CULPRIT, WORDS, large, names
+from support.warm import PATIENCE
 
 TALK = Turn(Say('<tool_call>{"name": "tool_7", "arguments": {}}</tool_call>'))
 GOOD = Turn(Say("All is well."))
@@ -133,7 +135,7 @@ def test_the_written_test_runs_and_passes(tmp_path: Path) -> None:
         cwd=out,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -153,7 +155,7 @@ def test_the_issue_has_versions_and_the_curl_line_sends_the_request(tmp_path: Pa
             cwd=out,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
             env={**os.environ, "API_KEY": "k", "no_proxy": "127.0.0.1"},
         )
@@ -218,19 +220,15 @@ def test_ctrl_c_keeps_the_smallest_request_so_far(tmp_path: Path) -> None:
         return Hang(GOOD) if recorded.number == 30 else answer(recorded)
 
     with ScriptedUpstream(script) as upstream:
-        process = subprocess.Popen(  # noqa: S603  our own command
-            [sys.executable, "-m", "mustcall", "minimise", str(file), "--to", f"chat={upstream.base_url}"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=tmp_path,
-            env={**os.environ, "HOME": str(tmp_path)},
-        )
+        arguments = ("minimise", str(file), "--to", f"chat={upstream.base_url}")
+        home = {**os.environ, "HOME": str(tmp_path)}
+        process = warm.start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=home)
         upstream.wait_for_requests(31)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
-    assert b"the search was stopped" in out
-    assert b"Traceback" not in err
+    assert "the search was stopped" in out
+    assert "Traceback" not in err
     left = json.loads((tmp_path / "minimised" / "request.json").read_text(encoding="utf-8"))
     assert CULPRIT in names(left)
     assert len(names(left)) < 31
@@ -247,7 +245,7 @@ def test_the_script_finds_the_request_from_any_directory(tmp_path: Path) -> None
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
             env={**os.environ, "API_KEY": "k", "no_proxy": "127.0.0.1", "CDPATH": "/"},
         )

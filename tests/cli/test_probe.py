@@ -23,12 +23,14 @@ from mustcall.profiles import read_profile
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.providers import PROVIDERS
+from support import warm
 from support.compared import leave, leave_all
 from support.htmlpage import Page
 from support.http import post
 from support.laddering import climbed
 from support.loopback import PROXY_VARIABLES
 from support.terminal import CTRL_C, PseudoTerminal
+from support.warm import PATIENCE
 
 Probe = Callable[..., Result]
 KEYS = [provider.key_env for provider in PROVIDERS.values() if provider.key_env]
@@ -429,22 +431,18 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     """The matrix and the file have what came before; the exit code says that it was stopped."""
     script: list[Answer] = [*[Turn(Say("x"))] * 5, Hang(Turn(Say("x")))]
     with ScriptedUpstream(script) as upstream:
-        process = subprocess.Popen(  # noqa: S603  our own command
-            [sys.executable, "-m", "mustcall", "probe", f"chat={upstream.base_url}", "--json", "a.json"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=tmp_path,
-            env={**os.environ, "HOME": str(tmp_path)},
-        )
+        arguments = ("probe", f"chat={upstream.base_url}", "--json", "a.json")
+        home = {**os.environ, "HOME": str(tmp_path)}
+        process = warm.start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=home)
         upstream.wait_for_requests(1 + 6)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
-    assert b"Traceback" not in err
+    assert "Traceback" not in err
     told = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
     assert told["partial"] == "stopped before all cells were measured"
     assert sum(len(cell["outcomes"]) for cell in told["cells"] if cell["planned"]) == 5
-    assert b"stopped before all cells" in out
+    assert "stopped before all cells" in out
 
 
 def test_a_terminal_shows_the_matrix_as_it_grows(tmp_path: Path) -> None:

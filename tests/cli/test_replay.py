@@ -17,9 +17,11 @@ from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.ledger import ContentsKept
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
+from support import warm
 from support.http import post
 from support.laddering import climbed
 from support.terminal import CTRL_C, PseudoTerminal
+from support.warm import PATIENCE
 
 TOOL = {
     "type": "function",
@@ -179,20 +181,17 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     file.write_text(json.dumps(ASKED), encoding="utf-8")
     script: list[Answer] = [CALL, CALL, Hang(CALL)]
     with ScriptedUpstream(script) as upstream:
-        process = subprocess.Popen(  # noqa: S603  our own command
-            [sys.executable, "-m", "mustcall", "replay", str(file), "--to", f"chat={upstream.base_url}", "--json"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "HOME": str(tmp_path)},
-        )
+        arguments = ("replay", str(file), "--to", f"chat={upstream.base_url}", "--json")
+        environment = {**os.environ, "HOME": str(tmp_path)}
+        process = warm.start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
         upstream.wait_for_requests(3)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
     told = json.loads(out)
     assert told["partial"] is True
     assert [sample["verdicts"] for sample in told["samples"]] == [["called"], ["called"]]
-    assert b"Traceback" not in err
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize("arguments", [("replay",), ("minimise", "--max-calls", "31")])

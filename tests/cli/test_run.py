@@ -16,8 +16,11 @@ import pytest
 from mustcall.cli import main
 from mustcall.cli.asking.session import Flags, opened
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
+from mustcall.toolkit.mcp import McpServer
+from support import warm
 from support.compared import leave
 from support.talking import talker, was_told
+from support.warm import PATIENCE
 
 SERVER = Path(__file__).parents[1] / "toolkit" / "servers" / "mcp_server.py"
 WIRES = ["chat", "responses", "messages"]
@@ -195,6 +198,16 @@ def test_chosen_roots_and_documents(caller: Caller, folder: Path) -> None:
     assert str(requests[1].body).count("Buy milk.") == 2
 
 
+@pytest.fixture
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server has as long to start as a busy machine needs."""
+    usual = McpServer.__init__.__kwdefaults__
+    assert usual is not None
+    assert usual["start"] < PATIENCE
+    monkeypatch.setitem(usual, "start", PATIENCE)
+
+
+@pytest.mark.usefixtures("_patient")
 def test_an_mcp_server(caller: Caller) -> None:
     """Rule 79: tools of an MCP server are offered and called; its chatter stays off the terminal."""
     steps = iter([Turn(Call("add", {"a": 2, "b": 3})), Turn(Say("Five."))])
@@ -206,6 +219,7 @@ def test_an_mcp_server(caller: Caller) -> None:
     assert {"add", "calculator", "mcp_server_calculator"} <= set(names)
 
 
+@pytest.mark.usefixtures("_patient")
 def test_an_mcp_server_that_dies(caller: Caller) -> None:
     """A server that ends in a call is a failed call; the run goes on to its answer."""
     steps = iter([Turn(Call("die", {})), Turn(Say("It died."))])
@@ -301,15 +315,10 @@ def test_a_providers_key_goes_to_that_provider(url: str, key: str | None, monkey
 def test_ctrl_c(folder: Path) -> None:
     """Rule 116: Ctrl-C ends the run with 130 and one line, and cuts the upstream off."""
     with ScriptedUpstream(lambda _: Hang(Turn(Say("never")))) as upstream:
-        process = subprocess.Popen(  # noqa: S603  our own command
-            [sys.executable, "-m", "mustcall", "run", "Hello", "--upstream", f"chat={upstream.base_url}", "-m", "m"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=folder / "here",
-        )
+        arguments = ("run", "Hello", "--upstream", f"chat={upstream.base_url}", "-m", "m")
+        process = warm.start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder / "here")
         upstream.wait_for_requests(1, 180)
         process.send_signal(signal.SIGINT)
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, errors) == (130, "", "mustcall: stopped\n")
     assert len(upstream.requests) == 1

@@ -8,36 +8,31 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from support import warm
 from support.embedded import readied, small_cache
 from support.http import call, post
+from support.warm import PATIENCE, Process
 
 MUSTCALL = [sys.executable, "-m", "mustcall"]
 
 
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, from nothing."""
     return subprocess.run(  # noqa: S603  our own command
-        [*MUSTCALL, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-        env={**os.environ, **environment},
+        [*MUSTCALL, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 
 @contextmanager
-def serving(*arguments: str) -> Generator[tuple[str, str, "subprocess.Popen[str]"]]:
+def serving(*arguments: str, starting: Callable[..., Process] = warm.start) -> Generator[tuple[str, str, Process]]:
     """Start a gateway; give its URL, what it printed and its process, and stop it with Ctrl-C."""
-    process = subprocess.Popen(  # noqa: S603  our own command
-        [*MUSTCALL, "serve", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
-    )
+    process = starting("serve", *arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert process.stdout is not None
     printed = ""
     try:
@@ -51,7 +46,7 @@ def serving(*arguments: str) -> Generator[tuple[str, str, "subprocess.Popen[str]
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=20)
+        rest, _ = process.communicate(timeout=PATIENCE)
         assert "Traceback" not in rest
 
 
@@ -59,9 +54,9 @@ def test_demo_prints_a_curl_line_that_works() -> None:
     """`mustcall serve --demo` prints a curl line whose answer is a tool call."""
     curl = shutil.which("curl")
     assert curl is not None, "the test runs the printed line"
-    with serving("--demo", "--port", "0") as (_, printed, _process):
+    with serving("--demo", "--port", "0", starting=warm.cold_start) as (_, printed, _process):
         line = next(line for line in printed.splitlines() if line.strip().startswith("curl"))
-        answer = subprocess.run(["bash", "-c", line], capture_output=True, timeout=20, check=True)  # noqa: S603, S607
+        answer = subprocess.run(["bash", "-c", line], capture_output=True, timeout=PATIENCE, check=True)  # noqa: S603, S607
     call_made = json.loads(answer.stdout)["choices"][0]["message"]["tool_calls"][0]["function"]
     assert call_made["name"] == "get_weather"
     assert isinstance(json.loads(call_made["arguments"])["city"], str)
@@ -76,7 +71,7 @@ def test_the_embedded_model_is_the_default(tmp_path: Path, monkeypatch: pytest.M
         line = next(line for line in printed.splitlines() if line.strip().startswith("curl"))
         snippet = printed[printed.index("python3 - <<'PY'") : printed.index("\nPY\n") + 4]
         by_curl, by_python = (
-            subprocess.run(["bash", "-c", script], capture_output=True, timeout=120, check=True).stdout.decode()  # noqa: S603, S607
+            subprocess.run(["bash", "-c", script], capture_output=True, timeout=PATIENCE, check=True).stdout.decode()  # noqa: S603, S607
             for script in (line, snippet)
         )
     made = json.loads(by_curl)["choices"][0]["message"]["tool_calls"][0]["function"]
@@ -123,7 +118,7 @@ def test_how_responses_are_stored_is_said(
 
 def test_demo_keeps_nothing() -> None:
     """A ledger for the demo is refused rather than left out in silence."""
-    told = run("serve", "--demo", "--ledger", "demo.db")
+    told = warm.run("serve", "--demo", "--ledger", "demo.db")
     assert (told.returncode, "--demo keeps nothing" in told.stderr) == (2, True)
 
 
@@ -141,7 +136,7 @@ def test_ctrl_c_leaves_nothing_behind() -> None:
     with serving("--demo", "--port", "0") as (url, _, process):
         assert call("GET", f"{url}/healthz").status == 200
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", int(url.rpartition(":")[2]))) != 0
 
@@ -150,7 +145,7 @@ def test_port_in_use() -> None:
     """A chosen port that is taken is an error with the fix; the default one gives way to a free one."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        refused = run("serve", "--upstream", "chat=http://127.0.0.1:9/v1", "--port", str(port))
+        refused = warm.run("serve", "--upstream", "chat=http://127.0.0.1:9/v1", "--port", str(port))
         assert refused.returncode == 2
         assert f"127.0.0.1:{port}" in refused.stderr
         assert "--port" in refused.stderr
@@ -172,15 +167,7 @@ def test_mistakes_are_one_line(
 ) -> None:
     """What cannot be done is said in one line, with exit code 2 and no traceback."""
     folder = tmp_path_factory.mktemp("empty")
-    done = subprocess.run(  # noqa: S603  our own command
-        [*MUSTCALL, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-        cwd=folder,
-        env={**os.environ, "MUSTCALL_CACHE": str(folder)},
-    )
+    done = warm.run(*arguments, cwd=folder, env={**os.environ, "MUSTCALL_CACHE": str(folder)})
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     for word in words:
@@ -195,7 +182,7 @@ def test_config_check(tmp_path_factory: pytest.TempPathFactory) -> None:
         '[[route]]\nmodel="claude-*"\nupstream="a"\n',
         encoding="utf-8",
     )
-    done = run("config", "check", str(file), A_KEY="sk-secret")
+    done = warm.run("config", "check", str(file), env={**os.environ, "A_KEY": "sk-secret"})
     assert done.returncode == 0
     assert "a: messages at http://127.0.0.1:1 (own key)" in done.stdout
     assert "claude-* -> a" in done.stdout
@@ -216,12 +203,8 @@ def test_help_lists_the_commands() -> None:
 def test_notes_that_cannot_be_written_do_not_end_the_gateway() -> None:
     """A full disk behind standard error costs the note on an open address, and nothing else."""
     with Path("/dev/full").open("wb") as full:
-        process = subprocess.Popen(  # noqa: S603  our own command
-            [*MUSTCALL, "serve", "--demo", "--host", "0.0.0.0", "--port", "0"],  # noqa: S104
-            stdout=subprocess.PIPE,
-            stderr=full,
-            text=True,
-        )
+        arguments = ("serve", "--demo", "--host", "0.0.0.0", "--port", "0")  # noqa: S104
+        process = warm.start(*arguments, stdout=subprocess.PIPE, stderr=full)
     assert process.stdout is not None
     printed = ""
     try:
@@ -235,4 +218,4 @@ def test_notes_that_cannot_be_written_do_not_end_the_gateway() -> None:
         assert call("GET", f"http://127.0.0.1:{found[1]}/healthz").status == 200
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE)

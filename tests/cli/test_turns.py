@@ -6,7 +6,6 @@ import json
 import select
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,10 @@ from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.ledger import AttemptTrace, ContentsKept, TallyRow, TurnTrace, open_ledger
 from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.testing.transport import FakeClock
+from support import warm
 from support.http import post
 from support.laddering import climbed
+from support.warm import PATIENCE
 
 TOOL = {
     "type": "function",
@@ -265,8 +266,8 @@ def test_an_unknown_turn_is_named(place: str, capsys: pytest.CaptureFixture[str]
 
 def test_new_turns_are_followed(place: str) -> None:
     """`tail` prints a turn once, when it ends, and Ctrl-C ends it without a word."""
-    command = [sys.executable, "-m", "mustcall", "turns", "tail", "--json", "--ledger", place]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: S603  our own
+    arguments = ("turns", "tail", "--json", "--ledger", place)
+    with warm.start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         number = 0
         # The first turns may be there before it looks; every one that comes after its first look is printed.
@@ -275,11 +276,11 @@ def test_new_turns_are_followed(place: str) -> None:
             asyncio.run(_put(place, f"new{number}", 4000.0 + number))
         first = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=60)
+        rest, errors = process.communicate(timeout=PATIENCE)
     named = [first["id"], *(json.loads(line)["id"] for line in rest.splitlines())]
     assert len(set(named)) == len(named)
     assert all(name.startswith("new") for name in named)
-    assert (process.returncode, errors) == (0, b"")
+    assert (process.returncode, errors) == (0, "")
 
 
 def _is_readable(descriptor: int) -> bool:

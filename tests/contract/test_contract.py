@@ -3,15 +3,20 @@
 Replay a seed that failed with `python tools/soak.py --seed N`.
 """
 
+import json
 from collections import Counter
+from dataclasses import replace
+from typing import Any
 
+import httpx2
 import pytest
 
+from contract.client import ROUNDS, Caller
 from contract.running import Report, open_arena, run_turns
 from contract.scenario import COMBINATIONS, build
 
 SHARDS = 20
-TURNS = 6 * len(COMBINATIONS)
+TURNS = ROUNDS * len(COMBINATIONS)
 _SHOWN = 5
 
 
@@ -28,6 +33,24 @@ async def test_the_contract_holds(shard: int) -> None:
     assert not bad, f"{len(bad)} of {TURNS} turns violate the contract:\n\n{told}"
     outcomes = Counter("calls" if one.outcome.calls else one.outcome.kind for one in reports)
     assert min(outcomes[kind] for kind in ("calls", "answered", "failed")) >= TURNS // 20, outcomes
+
+
+async def test_a_body_is_the_same_however_it_is_given_to_the_sdk() -> None:
+    """What the SDK's own way through the arguments makes of each combination is what is sent without it."""
+    sent: list[Any] = []
+
+    def refuse(request: httpx2.Request) -> httpx2.Response:
+        sent.append(json.loads(request.content))
+        return httpx2.Response(400, json={"error": {"message": "no"}})
+
+    caller = Caller("http://sdk.invalid", transport=httpx2.MockTransport(refuse))
+    for number in range(2 * len(COMBINATIONS)):
+        scenario = build(len(COMBINATIONS) + number)
+        await caller.take(scenario)
+        await caller.take(replace(scenario, seed=0))
+    await caller.close()
+    assert len(sent) == 4 * len(COMBINATIONS)
+    assert sent[0::2] == sent[1::2]
 
 
 def test_the_turns_are_enough_and_of_every_kind() -> None:

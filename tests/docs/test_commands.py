@@ -22,7 +22,7 @@ from mustcall.testing import Answer, Recorded, Say, ScriptedUpstream, Turn, demo
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/install.md", *(f"docs/start/{name}.md" for name in ("README", "gateway", "library", "cli")))
-PATIENCE = 120
+PATIENCE = 180
 
 #: Commands that run elsewhere, by how they begin: why they cannot run here, and what runs them or their parts instead.
 ELSEWHERE = {

@@ -58,7 +58,7 @@ async def take(turns: Turns, metering: Metering, token: str, *, stream: bool = F
 def _read_some(gateway: RunningGateway, wire: str, most: int) -> tuple[int, bytes]:
     """Take a streamed turn of the session `s` and leave once so many bytes have come."""
     to = urlsplit(gateway.url)
-    connection = http.client.HTTPConnection(to.hostname or "", to.port, timeout=30)
+    connection = http.client.HTTPConnection(to.hostname or "", to.port, timeout=180)
     body = json.dumps(request(wire, stream=True)).encode()
     headers = {"content-type": "application/json", "x-mustcall-session": "s", "authorization": "Bearer k"}
     connection.request("POST", PATHS[wire], body, headers)

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,6 +17,7 @@ import openai
 import pytest
 
 from mustcall.testing.gateway import RunningGateway
+from support import warm
 from support.answered import kept_answers
 from support.embedded import TOOLS, Endless, offered, readied, schema_of
 from support.http import Response, call
@@ -207,7 +207,7 @@ def test_a_client_that_leaves_frees_the_model(monkeypatch: pytest.MonkeyPatch, t
     with RunningGateway(f"local:chat=embedded:{file}") as running:
         host, _, port = running.url.removeprefix("http://").partition(":")
         for number in range(1, 3):
-            with socket.create_connection((host, int(port)), timeout=30) as line:
+            with socket.create_connection((host, int(port)), timeout=180) as line:
                 head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(data)}\r\n\r\n"
                 line.sendall(head.encode() + data)
                 received = b""
@@ -245,13 +245,13 @@ def test_killed_in_the_middle_of_a_generation(tmp_path: Path) -> None:
     readied()
     (tmp_path / "mustcall.toml").write_text("[server]\nshutdown_grace = 1\n", encoding="utf-8")
     for sign, code in ((signal.SIGTERM, {0, -signal.SIGTERM}), (signal.SIGKILL, {-signal.SIGKILL})):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "mustcall", "serve", "--port", "0"],
+        environment = {**os.environ, "MUSTCALL_UPSTREAM": ""}
+        process = warm.start(
+            *("serve", "--port", "0"),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "MUSTCALL_UPSTREAM": ""},
             cwd=tmp_path,
+            env=environment,
         )
         assert process.stdout is not None
         with process:
@@ -267,7 +267,7 @@ def test_killed_in_the_middle_of_a_generation(tmp_path: Path) -> None:
             with suppress(Exception):  # whatever the library under the SDK raises when its connection breaks
                 whole = any(chunk.choices and chunk.choices[0].finish_reason for chunk in stream)
             assert not whole  # it was cut off, with an error event or without
-            assert process.wait(180) in code
+            assert process.wait(warm.PATIENCE) in code
             assert "Traceback" not in process.stdout.read()
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", int(url.rpartition(":")[2]))) != 0

@@ -141,7 +141,7 @@ def test_a_turn_whose_client_left_is_gone(tmp_path: Path) -> None:
         )
         with RunningGateway(settings=settings) as gateway, gateway.app.events.subscribe() as events:
             host, port = gateway.url.removeprefix("http://").split(":")
-            waiting = http.client.HTTPConnection(host, int(port), timeout=20)
+            waiting = http.client.HTTPConnection(host, int(port), timeout=180)
             waiting.request("POST", "/v1/chat/completions", json.dumps(ASK), {"content-type": "application/json"})
             while not upstream.requests:
                 time.sleep(0.01)

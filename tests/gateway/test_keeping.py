@@ -127,7 +127,7 @@ async def test_traces_that_wait_are_bounded_in_bytes(tmp_path: Path) -> None:
         assert sorted(written) == [0, 1, 2, 3]
         queue.put(6)
         queue.put(7)  # over a quarter of the bound: written at once, not after ten minutes
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while written[4:] != [6, 7]:  # noqa: ASYNC110  the writer is a thread
                 await asyncio.sleep(0.01)
         assert queue.dropped == 2
@@ -178,7 +178,7 @@ async def test_the_queue_writes_by_itself(tmp_path: Path) -> None:
         queue = TraceQueue[int](ledger, _numbered, Notices(), every=0.01)
         for number in range(10):
             queue.put(number)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(180):
             while len(await ledger.turns()) < 10:  # noqa: ASYNC110  the queue tells nobody
                 await asyncio.sleep(0.01)
         assert {turn.id for turn in await ledger.turns()} == {str(number) for number in range(10)}
@@ -350,7 +350,7 @@ async def test_a_gateway_keeps_what_its_turns_teach(tmp_path: Path) -> None:
                 if restarted:
                     await asyncio.to_thread(call, "GET", f"{gateway.url}/healthz")  # it has started
                     learnt = gateway.app._serve().learnt  # pyright: ignore[reportPrivateUsage]
-                    async with asyncio.timeout(20):
+                    async with asyncio.timeout(180):
                         while not learnt.tallies.all():  # noqa: ASYNC110  it tells nobody
                             await asyncio.sleep(0.01)
                 answer = await asyncio.to_thread(post, f"{gateway.base_url}/chat/completions", asked)

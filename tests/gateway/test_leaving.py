@@ -85,7 +85,7 @@ def test_a_departure_is_noticed_while_inflating(empty: bool) -> None:
         RunningGateway(settings=settings_from_flags(f"chat=http://127.0.0.1:{upstream.port}/v1")) as gateway,
     ):
         host, _, port = gateway.url.removeprefix("http://").partition(":")
-        with socket.create_connection((host, int(port)), timeout=60) as client:
+        with socket.create_connection((host, int(port)), timeout=180) as client:
             client.sendall(request)
             assert client.recv(65_536).startswith(b"HTTP/1.1 200")
-        assert upstream.cut.wait(60)
+        assert upstream.cut.wait(180)

@@ -329,7 +329,7 @@ def test_events_are_forwarded_without_waiting() -> None:
             connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
             for gate, event in zip(release, events, strict=True):
                 connection.sendall(event)
-                assert gate.wait(10)
+                assert gate.wait(180)
             connection.sendall(b"data: [DONE]\n\n")
 
     thread = threading.Thread(target=serve)

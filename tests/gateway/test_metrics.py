@@ -60,7 +60,7 @@ def test_requests_in_flight_are_shown_while_they_run() -> None:
     hangs = Hang(Turn(Say("one two three")), after=100)
     with ScriptedUpstream([hangs]) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
         host, port = gateway.url.removeprefix("http://").split(":")
-        waiting = http.client.HTTPConnection(host, int(port), timeout=20)
+        waiting = http.client.HTTPConnection(host, int(port), timeout=180)
         waiting.request("POST", "/v1/chat/completions", json.dumps(ASK), {"content-type": "application/json"})
         while not upstream.requests:
             time.sleep(0.01)

@@ -1,6 +1,5 @@
 """SIGHUP: a new configuration is taken over, a wrong one changes nothing, a terminal that hangs up ends the gateway."""
 
-import fcntl
 import http.client
 import json
 import os
@@ -9,9 +8,7 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
-import termios
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -30,11 +27,12 @@ from mustcall.gateway.config.settings import Settings, settings_from_flags
 from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.testing import Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
+from support import warm
 from support.http import call, post
 from support.metrics import samples
+from support.warm import PATIENCE, Process, cold_start
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
-PATIENCE = 180.0
 SETTINGS = settings_from_flags("chat=http://127.0.0.1:9/v1")
 
 
@@ -45,16 +43,17 @@ def configure(file: Path, upstream: ScriptedUpstream, more: str = "") -> None:
 
 
 @contextmanager
-def serving(file: Path, *arguments: str) -> Generator[tuple[str, "subprocess.Popen[str]", socket.socket]]:
+def serving(file: Path, *arguments: str) -> Generator[tuple[str, Process, socket.socket]]:
     """A gateway under a manager that hears what it says."""
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(f"{folder}/notify")
         manager.settimeout(PATIENCE)
-        process = subprocess.Popen(  # noqa: S603  our own command
-            [sys.executable, "-m", "mustcall", "serve", "--config", str(file), "--port", "0", *arguments],
+        # Workers start from the program's file, so such a gateway is started from it, too.
+        starting = cold_start if "--workers" in arguments else warm.start
+        process = starting(
+            *("serve", "--config", str(file), "--port", "0", *arguments),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
             env={**os.environ, "NOTIFY_SOCKET": f"{folder}/notify"},
             start_new_session=True,
         )
@@ -69,7 +68,7 @@ def serving(file: Path, *arguments: str) -> Generator[tuple[str, "subprocess.Pop
             process.communicate(timeout=PATIENCE)
 
 
-def reload(process: "subprocess.Popen[str]", manager: socket.socket) -> str:
+def reload(process: Process, manager: socket.socket) -> str:
     """Ask for a reload and return what the gateway says of it."""
     process.send_signal(signal.SIGHUP)
     assert manager.recv(4096).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
@@ -194,20 +193,10 @@ def test_a_terminal_that_hangs_up_ends_the_gateway(tmp_path: Path) -> None:
     file = tmp_path / "mustcall.toml"
     master, slave = pty.openpty()
 
-    def take_terminal() -> None:
-        os.setsid()
-        fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
-
     with ScriptedUpstream([]) as upstream:
         configure(file, upstream)
-        process = subprocess.Popen(  # noqa: S603  our own command
-            [sys.executable, "-m", "mustcall", "serve", "--config", str(file), "--port", "0"],
-            stdin=slave,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            preexec_fn=take_terminal,  # noqa: PLW1509  no threads here
-        )
+        arguments = ("serve", "--config", str(file), "--port", "0")
+        process = warm.start(*arguments, stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, terminal=True)
         os.close(slave)
         assert process.stdout is not None
         assert any("Ctrl-C" in line for line in process.stdout)

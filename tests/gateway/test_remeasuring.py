@@ -260,5 +260,5 @@ def _until(listen: Callable[[Callable[[Event], None]], object]) -> EndpointMeasu
             ready.set()
 
     listen(take)
-    assert ready.wait(60)
+    assert ready.wait(180)
     return found[0]

@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from mustcall.policy.failures.breaker import BreakerRule
 from mustcall.policy.limits.budget import Caps
 from mustcall.testing import Delayed, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
 from mustcall.upstream.endpoint import Endpoint
+from support import warm
 from support.http import call, post
 from support.postgres import postgres_server
 
@@ -79,12 +79,10 @@ def test_one_breaker_for_both() -> None:
 
 
 @contextmanager
-def served(upstream: ScriptedUpstream, place: str) -> Generator[tuple["subprocess.Popen[str]", str]]:
+def served(upstream: ScriptedUpstream, place: str) -> Generator[tuple[warm.Process, str]]:
     """`mustcall serve` in a process of its own, and where it listens."""
-    command = [sys.executable, "-m", "mustcall", "serve", "--port", "0", "--ledger", place]
-    process = subprocess.Popen(  # noqa: S603  our own program
-        [*command, "--upstream", f"chat={upstream.base_url}"], stdout=subprocess.PIPE, text=True
-    )
+    arguments = ("serve", "--port", "0", "--ledger", place, "--upstream", f"chat={upstream.base_url}")
+    process = warm.start(*arguments, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()

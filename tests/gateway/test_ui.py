@@ -264,7 +264,7 @@ def test_the_page_can_be_switched_off() -> None:
 
 async def until_listed(visit: Visit, count: int, query: str = "") -> list[dict[str, Any]]:
     """Ask until so many turns are there: they are written a moment after they end."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while True:
             found = (await asyncio.to_thread(visit.get, f"/ui/api/turns?limit=200{query}")).json["turns"]
             if len(found) >= count:
@@ -374,7 +374,7 @@ async def test_a_list_that_is_known_is_held_until_there_is_news(tmp_path: Path) 
         visit = await asyncio.to_thread(Visit, gateway)
         mark = visit.get("/ui/api/turns").json["mark"]
         await asyncio.to_thread(post, f"{gateway.base_url}/chat/completions", ASK)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while True:  # each is held for two seconds at most
                 told = (await asyncio.to_thread(visit.get, f"/ui/api/turns?have={mark}")).json
                 if told["mark"] != mark:

@@ -70,7 +70,7 @@ class FileServer:
         self.asked.append((path, asked))
         if path in self.held:
             self.reached.set()
-            self.release.wait(60)
+            self.release.wait(180)
         if self.status != 200 or path not in self.files:
             handler.send_error(self.status if self.status != 200 else 404)
             return

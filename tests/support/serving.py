@@ -20,7 +20,7 @@ class Served:
 
     async def heard(self) -> bytes:
         """Return one request without a large body; nothing if the client has left."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             data = b""
             while b"\r\n\r\n" not in data:
                 try:
@@ -39,7 +39,7 @@ class Served:
     async def hear_exactly(self, size: int) -> bytes:
         """Read so many bytes."""
         data = bytearray()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while len(data) < size:
                 more = await self._loop.sock_recv(self._sock, min(1 << 20, size - len(data)))
                 assert more, "the client left"
@@ -48,7 +48,7 @@ class Served:
 
     async def client_has_left(self) -> None:
         """Read until the client closes the connection."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             with suppress(ConnectionError):
                 while await self._loop.sock_recv(self._sock, 1 << 20):
                     pass
@@ -74,7 +74,7 @@ class Serving:
 
     async def accept(self) -> Served:
         """Take the next connection."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             sock, _ = await self._loop.sock_accept(self._sock)
         sock.setblocking(False)
         self.served.append(Served(sock))

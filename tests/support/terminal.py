@@ -13,6 +13,7 @@ import shlex
 import shutil
 import struct
 import subprocess
+import sys
 import termios
 import threading
 import time
@@ -21,10 +22,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from support import warm
+from support.warm import PATIENCE
+
 __all__ = ["PATIENCE", "TERMINALS", "PseudoTerminal", "Terminal", "Tmux"]
 
-#: No test depends on speed; this only ends one that hangs.
-PATIENCE = 180.0
 _WIDTH, _HEIGHT = 150, 50
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07]*\x07|[@-Z\\-_=>])|[\x01\x02]")
 
@@ -80,21 +82,16 @@ def _in_order(texts: Sequence[str], screen: str) -> bool:
 
 
 class PseudoTerminal:
-    """A pseudo-terminal with the program in a session of its own, as a terminal window would have it."""
+    """A pseudo-terminal with `mustcall` in a session of its own, as a terminal window would have it."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", _HEIGHT, _WIDTH, 0, 0))
         self._shown = bytearray()
-        self._process = subprocess.Popen(  # noqa: S603  our own command
-            command,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env={**environment, "TERM": "xterm-256color"},
-            cwd=folder,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509  the terminal of its session
+        assert command[:3] == [sys.executable, "-m", "mustcall"]
+        shell = {**environment, "TERM": "xterm-256color"}
+        self._process = warm.start(
+            *command[3:], stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=shell, terminal=True
         )
         os.close(slave)
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -161,7 +158,7 @@ class Tmux:
             [self._program, "-L", self._socket, "-f", "/dev/null", *arguments],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=180,
             check=True,
             env=self._environment,
         )

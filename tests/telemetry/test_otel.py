@@ -17,6 +17,7 @@ from mustcall.telemetry.stream import PROCESS
 from mustcall.telemetry.tracing import traced, wanted_signals
 from mustcall.testing import Call, Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
+from support import warm
 from support.agents import agent_on
 from support.http import call, post
 from support.laddering import climbed
@@ -96,13 +97,8 @@ def test_one_turn_is_counted_the_same_everywhere(tmp_path: Path) -> None:
     environment = {**os.environ, "MUSTCALL_LEDGER": str(tmp_path / "ledger.db")}
     with Receiver() as receiver, ScriptedUpstream(THREE) as upstream:
         environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = receiver.url
-        process = subprocess.Popen(  # noqa: S603  our own command
-            [sys.executable, "-m", "mustcall", "serve", "--port", "0", "--upstream", f"up:chat={upstream.base_url}"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
+        arguments = ("serve", "--port", "0", "--upstream", f"up:chat={upstream.base_url}")
+        process = warm.start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
         try:
             assert process.stdout is not None
             found = None
@@ -115,17 +111,12 @@ def test_one_turn_is_counted_the_same_everywhere(tmp_path: Path) -> None:
             counted = samples(call("GET", f"{found[0]}/metrics").body)
         finally:
             process.terminate()
-            _, log = process.communicate(timeout=120)
+            _, log = process.communicate(timeout=warm.PATIENCE)
         spans = receiver.spans
     request_id = answer.headers["x-mustcall-trace"]
     (line,) = [one for one in map(json.loads, log.splitlines()) if one.get("request_id") == request_id]
-    shown = subprocess.run(  # noqa: S603  our own command
-        [sys.executable, "-m", "mustcall", "turns", "show", request_id, "--json"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    shown = warm.run("turns", "show", request_id, "--json", env=environment)
+    assert shown.returncode == 0, shown.stderr
     turn = json.loads(shown.stdout)
     span = attributes(next(one for one in spans if one.name == "chat m"))
     children = [attributes(one) for one in spans if one.name.startswith("attempt")]

@@ -466,7 +466,7 @@ def test_model_on_loopback() -> None:
         "messages": [],
     }
     with Model(BY_NAME["usage"], TASK) as model:
-        asked = http.client.HTTPConnection("127.0.0.1", model.port, timeout=30)
+        asked = http.client.HTTPConnection("127.0.0.1", model.port, timeout=180)
         answers: list[bytes] = []
         for stream in (False, True):
             asked.request("POST", "/v1/chat/completions", json.dumps(body | {"stream": stream}))

@@ -143,7 +143,7 @@ async def test_netrc_is_ignored(transport: HttpTransport, monkeypatch: pytest.Mo
 def test_the_gateway_needs_no_aiohttp() -> None:
     """Only the scripted upstream of tests and demos is made with it."""
     program = "import sys, mustcall.gateway.process.server; sys.exit('aiohttp' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0  # noqa: S603  our own words
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=180).returncode == 0  # noqa: S603  our own words
 
 
 async def test_large_bodies_through_a_proxy(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,8 @@ __all__ = ["RunningGateway"]
 _PATIENCE = 60.0
 #: What requests that still run get when the gateway is closed: tests leave hanging ones behind.
 _GRACE = 2.0
+#: Seconds that a connection may be idle between two requests.
+_IDLE = 600
 #: Seconds between two looks at what is still open.
 _LOOK = 0.002
 
@@ -88,7 +90,11 @@ class RunningGateway:
         changed: ServerSettings = msgspec.structs.replace(given.server, **{**own, **server})
         self.app = Gateway(msgspec.structs.replace(given, server=changed), transport, clock)
         self._listener: socket.socket = bind(changed)
-        self._server = _Server(server_config(self.app, changed))
+        config = server_config(self.app, changed)
+        # A test process may be kept from its work for seconds: a connection that is closed for having been idle in the
+        # meantime may be closed under the next request of its client.
+        config.timeout_keep_alive = _IDLE
+        self._server = _Server(config)
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._listener]}, name="mustcall-gateway", daemon=True
         )

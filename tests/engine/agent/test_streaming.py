@@ -163,7 +163,7 @@ async def test_cancelling_leaves_a_thread_behind() -> None:
     def wait() -> str:
         """Wait."""
         began.set()
-        let_go.wait(30)
+        let_go.wait(180)
         return "late"
 
     with ScriptedUpstream([Turn(Call("wait"))]) as upstream:

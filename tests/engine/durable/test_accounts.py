@@ -69,7 +69,7 @@ async def test_a_worker_writes_off_what_the_dead_had_reserved(place: str, monkey
     async with open_ledger(place) as ledger:
         await ledger.reserve("s", ChargeKey("r#1", "1", 1), Charge(calls=1), Caps())
         task = asyncio.create_task(Worker(Agent(ScriptedModel([]), ledger=place), Queue(), beat=0.02).work())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(180):
             while (await ledger.spending("s")).spent.calls == 0:  # noqa: ASYNC110  the worker does it
                 await asyncio.sleep(0.02)
         task.cancel()

@@ -27,7 +27,7 @@ from support.queues import Queue
 
 async def become(ledger: Ledger, run_id: str, status: RunStatus) -> None:
     """Wait for a run to be so."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while True:
         run = await ledger.get_run(run_id)
         if run is not None and run.status is status:
@@ -209,7 +209,7 @@ async def test_a_task_that_is_over_and_submitted_again_is_carried_out_again() ->
     done: asyncio.Queue[str] = asyncio.Queue()
     serving = asyncio.create_task(engine.serve(done.put, 2))
     tasks: list[str] = []
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while len(tasks) < 2 and time.monotonic() < end:
         with contextlib.suppress(Exception):  # until the tables are there
             await engine.submit("r@0")
@@ -236,7 +236,7 @@ async def test_closing_waits_for_calls_that_nobody_waits_for(method: str, monkey
         def __getattr__(self, name: str) -> Callable[..., Any]:
             def call(*_: Any, **__: Any) -> list[Any]:
                 called.set()
-                assert go_on.wait(30)
+                assert go_on.wait(180)
                 order.append(name)
                 return []
 
@@ -277,7 +277,7 @@ async def test_a_launch_that_nobody_waits_for_is_undone(monkeypatch: pytest.Monk
 
     def launch(engine: DbosEngine, *_: Any) -> None:
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(180)
         engine._launched = True  # pyright: ignore[reportPrivateUsage]
 
     async def deserted(_: Sequence[tuple[str, float]]) -> list[str]:

@@ -161,7 +161,7 @@ async def test_concurrency(own: int, overall: int, most: int) -> None:
 async def test_sync_tools_do_not_block_each_other() -> None:
     """Synchronous functions run in threads: two that wait for each other both end."""
     meeting = threading.Barrier(2)
-    done = await run([echo(lambda _: meeting.wait(5))], call(number=0), call(number=1))
+    done = await run([echo(lambda _: meeting.wait(180))], call(number=0), call(number=1))
     assert [each.record.status for each in done] == [CallStatus.OK] * 2
 
 

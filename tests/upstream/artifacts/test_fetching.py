@@ -200,9 +200,9 @@ def test_stopped_in_the_middle_of_a_piece(index: FileServer, tmp_path: Path, sig
     tiny = artifact(source)
     index.holding(paths[1])
     with started(tiny, tmp_path) as process:
-        assert index.reached.wait(60)
+        assert index.reached.wait(180)
         process.send_signal(sign)
-        process.wait(60)
+        process.wait(180)
     assert process.returncode == (130 if sign is signal.SIGINT else -signal.SIGKILL)
     place = ArtifactPlace(tiny, tmp_path)
     assert not place.path.exists()
@@ -220,9 +220,9 @@ def test_stopped_in_the_middle_of_a_transfer(server: FileServer, hub: UrlSource,
     tiny = artifact(hub)
     server.holding("/hub")
     with started(tiny, tmp_path) as process:
-        assert server.reached.wait(60)
+        assert server.reached.wait(180)
         process.send_signal(signal.SIGINT)
-        process.wait(60)
+        process.wait(180)
     assert process.returncode == 130
     assert only_the_lock(tmp_path)
 
@@ -232,13 +232,13 @@ def test_of_two_processes_one_fetches(server: FileServer, hub: UrlSource, tmp_pa
     tiny = artifact(hub)
     server.holding("/hub")
     with started(tiny, tmp_path) as first:
-        assert server.reached.wait(60)
+        assert server.reached.wait(180)
         with started(tiny, tmp_path) as second:
             assert second.stdout is not None
             assert second.stdout.readline() == b"another process is fetching tiny; waiting for it\n"
             server.release.set()
             assert second.stdout.read().decode() == f"{tmp_path / 'tiny.gguf'}\n"
-        assert first.wait(60) == 0
+        assert first.wait(180) == 0
     assert server.asked == [("/hub", None)]
     assert (tmp_path / "tiny.gguf").read_bytes() == CONTENT
 
@@ -248,13 +248,13 @@ def test_the_second_takes_over_when_the_first_dies(server: FileServer, hub: UrlS
     tiny = artifact(hub)
     server.holding("/hub")
     with started(tiny, tmp_path) as first:
-        assert server.reached.wait(60)
+        assert server.reached.wait(180)
         with started(tiny, tmp_path) as second:
             assert second.stdout is not None
             assert b"waiting" in second.stdout.readline()
             first.kill()
             server.release.set()
-            assert second.wait(60) == 0
+            assert second.wait(180) == 0
     assert (tmp_path / "tiny.gguf").read_bytes() == CONTENT
 
 
