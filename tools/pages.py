@@ -46,7 +46,7 @@ from mustcall.wire.sse import DEFAULT_EVENT_LIMIT
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # a script beside this one, also where this one is loaded
 
-from front import readme
+from front import index, readme
 from lookup import LOOKUPS
 from reference import reference
 
@@ -308,6 +308,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "../README.md": readme,
     "dialects.md": describe_catalogue,
     "gateway.md": gateway,
+    "index.md": index,
     "operations.md": operations,
     "probe.md": probe,
     "profiles.md": profiles,
