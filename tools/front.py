@@ -46,7 +46,7 @@ def figures(page: str) -> str:
         "|---|--:|--:|--:|--:|",
         *(f"| {name} | {number} | {bare} | {plain} | **{right}** |" for name, number, bare, plain, right in rows),
         "",
-        "If a call was demanded (`required`, or a tool by name, on all three wires), the reply had a valid call in",
+        "A demanded call (`required`, or a tool by name, on all three wires) was made and valid in",
         f"**{made} of {asked}** turns.",
     ]
     return "\n".join(lines) + "\n"

@@ -117,10 +117,10 @@ __all__ = [
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """An error as a value: what every wire's error body can be made from and read into.
+    """An error as a plain value, from which the error body of every wire can be written.
 
-    `type` is the provider's own class word (`invalid_request_error`, `overloaded_error`, …) where there was one;
-    `details` is carried where a client acts on it.
+    `type` is the provider's own error type (`invalid_request_error`, `overloaded_error`, …), if there was one.
+    `details` contains data that clients act on.
     """
 
     message: str
@@ -135,7 +135,7 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MustcallError(Exception):
-    """The root: an error with a stable code, an HTTP status and a message made for people."""
+    """The base class of all errors: a stable `code`, an HTTP status, `retryable` and a message for people."""
 
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
@@ -156,7 +156,7 @@ class MustcallError(Exception):
         self.specific_code = code
 
     def info(self) -> ErrorInfo:
-        """Return the error as a value that any wire can encode."""
+        """Return the error as a value that every wire can encode."""
         return ErrorInfo(
             message=self.message,
             status=self.status,
@@ -167,69 +167,69 @@ class MustcallError(Exception):
 
 
 class CallerError(MustcallError):
-    """The caller can mend it."""
+    """The request is invalid; the caller can correct it."""
 
     code = "invalid_request"
     status = 400
 
 
 class InvalidRequest(CallerError):
-    """The body is not what the wire says it must be."""
+    """The request body does not match the API of its wire."""
 
 
 class UnsupportedFeature(CallerError):
-    """The request uses something the upstream's wire has no form for."""
+    """The request uses a feature that the upstream's wire does not have."""
 
     code = "unsupported_feature"
 
 
 class Unauthorized(CallerError):
-    """The gateway wants a key and got none, or a wrong one."""
+    """The gateway requires a key; the request has none or a wrong one."""
 
     code = "invalid_api_key"
     status = 401
 
 
 class ForcedToolMissing(CallerError):
-    """The request forces a tool that is not on offer, or that is locked off (rule 8)."""
+    """The forced tool is not offered, or is locked off (rule 8)."""
 
     code = "forced_tool_missing"
 
 
 class ForeignOrigin(CallerError):
-    """A web page calls that nobody listed; its visitors must not spend the operator's keys."""
+    """The request comes from a web page whose origin is not in `cors_origins`."""
 
     code = "origin_not_allowed"
     status = 403
 
 
 class UnknownModel(CallerError):
-    """No route serves the model."""
+    """No route or upstream serves the model."""
 
     code = "model_not_found"
     status = 404
 
 
 class UnknownRoute(CallerError):
-    """The path is not served."""
+    """The gateway does not serve this path."""
 
     code = "unknown_route"
     status = 404
 
 
 class UnknownState(CallerError):
-    """A response, item or thread is not kept: it never was, it expired, or it is another caller's."""
+    """The response, item or thread is not stored, has expired, or belongs to another caller."""
 
     code = "not_found"
     status = 404
 
     def info(self) -> ErrorInfo:
-        """Return the error with the class word that OpenAI has for it."""
+        """Return the error with OpenAI's own error type."""
         return msgspec.structs.replace(super().info(), type="invalid_request_error")
 
 
 class WrongMethod(CallerError):
-    """The path is served for another method."""
+    """The path exists, but not for this HTTP method."""
 
     code = "method_not_allowed"
     status = 405
@@ -240,14 +240,14 @@ class WrongMethod(CallerError):
 
 
 class BodyTooLarge(CallerError):
-    """The body is over the configured limit."""
+    """The request body exceeds the configured limit."""
 
     code = "request_too_large"
     status = 413
 
 
 class GatewayBusy(MustcallError):
-    """The gateway takes no more work right now."""
+    """The gateway has reached its limit of concurrent requests, or is stopping."""
 
     code = "gateway_busy"
     status = 503
@@ -255,65 +255,65 @@ class GatewayBusy(MustcallError):
 
 
 class ConfigError(MustcallError):
-    """The configuration cannot be used as it is."""
+    """The configuration is invalid."""
 
     code = "config_error"
 
 
 class FetchFailed(MustcallError):
-    """Weights or benchmark data could not be fetched; it ends a command, never a request."""
+    """Downloading weights or benchmark data failed. Raised by commands, never for a request."""
 
     code = "fetch_failed"
 
 
 class ToolError(MustcallError):
-    """What a tool raises to tell the model in one line what went wrong. The run goes on."""
+    """Raise this in a tool to tell the model the problem in one line. The run continues."""
 
     code = "tool_failed"
 
 
 class ToolRefused(ToolError):
-    """What a tool raises for a call it will not carry out: a policy denies it (rule 89)."""
+    """Raise this in a tool to refuse a call, for example because a policy denies it (rule 89)."""
 
     code = "tool_refused"
 
 
 class RoleFailed(MustcallError):
-    """The proposer or the synthesizer of a coordinated answer failed. `details` says which, and with what."""
+    """The proposer or the synthesizer of a coordinated answer failed. `details` has the role and its error."""
 
     code = "role_failed"
     status = 502
 
 
 class QuorumMissed(MustcallError):
-    """Fewer critics than the quorum gave a usable answer. `details` says what each failed with."""
+    """Fewer critics than the quorum gave a usable answer. `details` lists the error of each critic."""
 
     code = "quorum_missed"
     status = 502
 
 
 class BudgetSpent(MustcallError):
-    """A cap is reached. `details` says which, in the words of rule 94."""
+    """A cap of the budget is reached; no upstream call was made. `details` names the cap (rule 94)."""
 
     code = "budget_spent"
     status = 429
 
 
 class LedgerError(MustcallError):
-    """The ledger did not do its part."""
+    """An operation of the ledger failed."""
 
     code = "ledger_error"
     #: What callers of a gateway are told in place of the message, which names a place that is the operator's business.
     shown: ClassVar[str] = "the ledger cannot be asked"
 
     def info(self) -> ErrorInfo:
-        """Return the error without the ledger's place."""
+        """Return the error without the address of the ledger."""
         told = super().info()
         return msgspec.structs.replace(told, message=self.shown) if self.shown else told
 
 
 class LedgerUnavailable(LedgerError):
-    """The ledger cannot be reached, or did not answer in time. What was written last may or may not be there."""
+    """The ledger is unreachable or did not answer in time. The last write may or may not be stored."""
 
     code = "ledger_unavailable"
     shown = "the ledger cannot be reached now; try again"
@@ -322,7 +322,7 @@ class LedgerUnavailable(LedgerError):
 
 
 class LedgerFull(LedgerError):
-    """There is no room to write: the disk is full, or the file may not grow."""
+    """The ledger cannot grow: the disk is full, or a size limit is reached."""
 
     code = "ledger_full"
     shown = "the ledger has no room left"
@@ -330,7 +330,7 @@ class LedgerFull(LedgerError):
 
 
 class LedgerReadOnly(LedgerError):
-    """The ledger may be read and not written."""
+    """The ledger can be read but not written."""
 
     code = "ledger_read_only"
     shown = "the ledger cannot be written"
@@ -338,19 +338,19 @@ class LedgerReadOnly(LedgerError):
 
 
 class LedgerMismatch(LedgerError):
-    """The ledger was made by a newer version, or by another build."""
+    """A newer version or another build created the ledger."""
 
     code = "ledger_mismatch"
 
 
 class LedgerBroken(LedgerError):
-    """The file is damaged, or is no ledger."""
+    """The ledger file is damaged, or is not a ledger."""
 
     code = "ledger_broken"
 
 
 class FenceLost(LedgerError):
-    """The run belongs to another owner now, or has ended: nothing was written, and nothing more may be done for it."""
+    """Another process owns the run now, or the run has ended. Nothing was written; stop working on it."""
 
     code = "fence_lost"
     shown = ""
@@ -358,7 +358,7 @@ class FenceLost(LedgerError):
 
 
 class RunBusy(LedgerError):
-    """Another process is carrying the run out, and its lease lasts."""
+    """Another process executes the run, and its lease has not expired."""
 
     code = "run_busy"
     shown = ""
@@ -367,7 +367,7 @@ class RunBusy(LedgerError):
 
 
 class UnknownRun(LedgerError):
-    """There is no run of that name in the ledger."""
+    """The ledger has no run with this id."""
 
     code = "unknown_run"
     shown = ""
@@ -375,7 +375,7 @@ class UnknownRun(LedgerError):
 
 
 class UnknownTurn(LedgerError):
-    """There is no turn of that name in the ledger."""
+    """The ledger has no turn with this id."""
 
     code = "unknown_turn"
     shown = ""
@@ -383,7 +383,7 @@ class UnknownTurn(LedgerError):
 
 
 class ContentsNotKept(LedgerError):
-    """The turn is in the ledger, but what was said in it was not kept."""
+    """The ledger has the turn but not its contents: `[ledger] contents` is `none`."""
 
     code = "contents_not_kept"
     shown = ""
@@ -391,7 +391,7 @@ class ContentsNotKept(LedgerError):
 
 
 class AlreadyRecorded(LedgerError):
-    """The step was written before, by somebody else: who wrote it acts, nobody else does."""
+    """Another process already wrote this step of the run. Only the process that wrote it may execute it."""
 
     code = "already_recorded"
     shown = ""
@@ -414,14 +414,14 @@ class BreakerOpen(MustcallError):
 
 
 class UpstreamError(MustcallError):
-    """The upstream did not do its part."""
+    """The upstream failed, refused the request, or sent an invalid answer."""
 
     code = "upstream_error"
     status = 502
 
 
 class UpstreamRejected(UpstreamError):
-    """The upstream answered with an error of its own; its status and words are kept."""
+    """The upstream answered with an error; its status and message are kept."""
 
     code = "upstream_rejected"
 
@@ -435,14 +435,14 @@ class UpstreamRejected(UpstreamError):
 
 
 class ForcedToolRefused(UpstreamError):
-    """The upstream refuses the tool that the request demands; without it the demand cannot be met."""
+    """The upstream refuses the tool that the request demands."""
 
     code = "forced_tool_refused"
     status = 400
 
 
 class UpstreamUnavailable(UpstreamError):
-    """No connection, a reset, or a stream that was cut."""
+    """The connection to the upstream failed, was reset, or was cut during a stream."""
 
     code = "upstream_unavailable"
     retryable = True
@@ -459,83 +459,83 @@ class UpstreamTimeout(UpstreamError):
 
 
 class UpstreamGarbage(UpstreamError):
-    """The upstream's answer is not what its wire says it must be."""
+    """The upstream's answer does not match its wire, or exceeds a limit."""
 
     code = "upstream_garbage"
 
 
 class ModelError(MustcallError):
-    """The model did not keep the contract in any attempt. `details` holds the record of them."""
+    """No attempt of the model met the contract. `details` contains the record of the attempts."""
 
     code = "model_error"
     status = 502
 
     def info(self) -> ErrorInfo:
-        """Return the error as one that asking again does not mend."""
+        """Return the error, marked as not retryable."""
         return msgspec.structs.replace(super().info(), by_model=True)
 
 
 class TextToolCallError(ModelError):
-    """Tool calls came as text, attempt after attempt (rule 48)."""
+    """Every attempt wrote its tool calls as text (rule 48)."""
 
     code = "text_tool_call"
 
 
 class PhantomCall(ModelError):
-    """The reply ended "with tool calls" and held none."""
+    """The finish reason announced tool calls, but the reply had none."""
 
     code = "phantom_call"
 
 
 class ForceUnmet(ModelError):
-    """The tool the request demands was not called, on any rung of the ladder (rule 27)."""
+    """No rung of the ladder produced a call of the demanded tool (rule 27)."""
 
     code = "force_unmet"
 
 
 class UnknownToolCalled(ModelError):
-    """The model called a tool that is not on offer."""
+    """The model called a tool that is not offered."""
 
     code = "unknown_tool"
 
 
 class BadArguments(ModelError):
-    """The model's arguments do not fit the tool's schema."""
+    """The arguments of the model's call do not match the tool's schema."""
 
     code = "bad_arguments"
 
 
 class StructuredOutputError(ModelError):
-    """The model's answer does not fit the schema the caller asked for."""
+    """The answer does not match the requested schema."""
 
     code = "bad_answer"
 
 
 class TruncatedReply(ModelError):
-    """The reply was cut off before it was complete."""
+    """The reply ended before it was complete."""
 
     code = "truncated"
 
 
 class EmptyReply(ModelError):
-    """The model said nothing."""
+    """The model's reply was empty in every attempt."""
 
     code = "empty"
 
 
 class ThinkingOnly(ModelError):
-    """The model thought, and said nothing."""
+    """Every reply had reasoning only, without text and calls."""
 
     code = "thinking_only"
 
 
 class LoopBlocked(ModelError):
-    """The model makes the same call again and again, and its tool's setting blocks that."""
+    """The model repeats the same call, and the tool's settings block that."""
 
     code = "looping"
 
 
 class StarvedPrompt(ModelError):
-    """The server cut the prompt silently, so its answer cannot be trusted."""
+    """The server cut the prompt without an error, so its answer is unreliable."""
 
     code = "starved"

@@ -60,11 +60,11 @@ _T = TypeVar("_T")
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much may be spent.
+    """Limits on cost, tokens, calls and time.
 
-    `caps` are a session's and `mode` is what a reached one does: refuse the call, be reported, or nothing. `turn` is
-    the cost of one turn: a request at the gateway, a run of an agent. `prices` stand over the known ones. `breaker` is
-    when the circuit of a failing upstream opens; None is never.
+    `caps` apply to a session. `mode` is the effect of a reached cap: refuse the call (`enforce`), report it (`warn`),
+    or nothing (`off`). `turn` limits the cost of one request at the gateway or one run of an agent. `prices` override
+    the known prices. `breaker` configures the circuit breaker of an upstream; None disables it.
     """
 
     caps: Caps = Caps()

@@ -15,7 +15,7 @@ __all__ = ["Controls", "Limits", "OnUnmet", "OtherTool", "Salvage", "ToolControl
 
 
 class OnUnmet(StrEnum):
-    """What a spent ladder gives: the reply as it is, or a typed error (rule 27)."""
+    """The result if no rung produced the demanded call: the unchanged reply, or a typed error (rule 27)."""
 
     ANSWER = "answer"
     ERROR = "error"
@@ -37,7 +37,7 @@ class Salvage(StrEnum):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How often each remedy may be tried in one turn, and the ceiling over all of them (rules 38, 47, 69, 96, 97)."""
+    """The maximum of each remedy in one turn, and the limit over all of them (rules 38, 47, 69, 96, 97)."""
 
     #: Extra upstream calls in one turn, of any kind (rule 96).
     extra_calls: int = 4
@@ -110,7 +110,7 @@ class Controls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     tools: dict[str, ToolControls] = {}
 
     def shown_of_result(self, tool: str, own: int | None) -> int:
-        """Return how many characters of a tool's result are shown: as set for it, as it says itself, as for all."""
+        """Return how many characters of a tool's result the model sees."""
         settings = self.tools.get(tool)
         for cap in (settings.result_cap if settings is not None else None, own):
             if cap is not None:
