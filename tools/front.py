@@ -39,8 +39,8 @@ def figures(page: str) -> str:
     made, asked = sum(one for one, _ in counts), sum(one for _, one in counts)
     lines = [
         f"Correct answers on a public benchmark (BFCL, {suite}), whole sets, {day}: {model},",
-        "on llama.cpp's own server. In brackets: 95 % intervals. *bare*: without mustcall. *plain*: a simple parser for the",
-        "text of the bare replies.",
+        "on llama.cpp's own server. In brackets: 95 % intervals. *bare*: without mustcall. *plain*: a simple parser",
+        "for the text of the bare replies.",
         "",
         "| set | questions | bare | plain | through mustcall |",
         "|---|--:|--:|--:|--:|",
