@@ -146,7 +146,7 @@ class Agent(Generic[Deps, Out]):
         self.rules = tuple(each for each in given if isinstance(each, GroundingRule))
         #: Rules that depend on what a run is given.
         self._rules_of = tuple(each for each in given if not isinstance(each, GroundingRule))
-        self._house = OperatorSettings(
+        self._operator = OperatorSettings(
             rules=self.rules, overrides=self.upstream.overrides, wording=wording or Wording(), controls=Controls()
         )
         self._plan = RunSettings(
@@ -154,7 +154,7 @@ class Agent(Generic[Deps, Out]):
             model=self.model,
             clock=self.upstream.clock,
             controls=msgspec.structs.replace(controls or Controls(), on_unmet=OnUnmet(on_unmet), metadata=False),
-            wording=self._house.wording,
+            wording=self._operator.wording,
             instructions=instructions,
             options=options or Options(),
             max_steps=max_steps,
@@ -524,11 +524,11 @@ class Agent(Generic[Deps, Out]):
 
     async def _opened(self, stack: AsyncExitStack) -> tuple[Turns, Roster, Turns | None]:
         """Connect the upstreams and open the tool sources; the stack closes them."""
-        turns = await turns_on(self.upstream, self._house, stack)
+        turns = await turns_on(self.upstream, self._operator, stack)
         planning = None
         if self.planner is not None:  # grounding rules are about tools, which it is not offered
-            house = OperatorSettings(overrides=self.planner.overrides, wording=self._house.wording)
-            planning = await turns_on(self.planner, house, stack)
+            operator = OperatorSettings(overrides=self.planner.overrides, wording=self._operator.wording)
+            planning = await turns_on(self.planner, operator, stack)
         roster = await open_roster(self.tools, stack)
         check_order(roster, self._plan.required)
         return turns, roster, planning
@@ -552,7 +552,7 @@ class Agent(Generic[Deps, Out]):
                 "no model is named: pass model='…' to the Upstream or to the Agent, or write wire=URL#model"
             )
         check_rules(self.rules)
-        check_wording(self._house.wording)
+        check_wording(self._operator.wording)
         plan = self._plan
         for name, value in (("max_steps", plan.max_steps), ("concurrency", plan.concurrency)):
             if value < 1:

@@ -1,6 +1,6 @@
 """`coordinate`: a question answered by several models, one to propose, some to criticise, one to conclude.
 
-It reads what it was given, opens what is needed and closes it; the course of the answer is `coordinating.panel`'s, and
+It reads what it was given, opens what is needed and closes it; the steps of the answer are in `coordinating.panel`, and
 everything about one model's work the agent's.
 """
 
@@ -126,7 +126,7 @@ async def coordinate(
         last = member(RoleKind.SYNTHESIZER, "synthesizer", members[2], ())
         for each in (first, *judges, last):
             await stack.enter_async_context(each.agent)
-        course = PanelSettings(
+        settings = PanelSettings(
             question=question,
             session=spender,
             rounds=rounds,
@@ -139,7 +139,7 @@ async def coordinate(
                 accepted=accepted.names, rejected=accepted.rejected, hop_budget=hop_budget, applies_to=roles
             ),
         )
-        panel = Panel(course, first, judges, last, progress)
+        panel = Panel(settings, first, judges, last, progress)
         try:
             return await panel.hold()
         except MustcallError:
