@@ -239,7 +239,7 @@ def main() -> None:
     with RunningGateway(flag) as gateway:
         _run(gateway, asked, scores, most=400)
     bare = {name: Score() for name in (*WIRES, "all")}
-    with RunningGateway(flag, house=OperatorSettings(controls=Controls(protocol=Protocol.OFF))) as gateway:
+    with RunningGateway(flag, operator=OperatorSettings(controls=Controls(protocol=Protocol.OFF))) as gateway:
         _run(gateway, asked[: options.bare], bare, most=100)
     print("| | prompts | valid call | right tool | right arguments | time each |")
     print("|---|---|---|---|---|---|")

@@ -24,7 +24,7 @@ from mustcall.core.request import Request
 from mustcall.core.streams.events import Event
 from mustcall.core.tools import Tool
 from mustcall.dialects import Scanner
-from mustcall.engine.turns import set_course
+from mustcall.engine.turns import make_turn_state
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Profile
 from mustcall.policy.facts.wording import Wording
@@ -80,9 +80,9 @@ def build_request(messages: int, tools: int, nonce: str) -> bytes:
     return json.dumps({"model": "m", "messages": said, "tools": offered}).encode()
 
 
-def course_of(request: Request) -> TurnState:
+def turn_state_of(request: Request) -> TurnState:
     """Plan a turn for a request."""
-    return set_course(request, Profile(), "bench", controls=Controls(), wording=Wording())
+    return make_turn_state(request, Profile(), "bench", controls=Controls(), wording=Wording())
 
 
 def request_steps(body: bytes) -> Iterator[tuple[str, Step]]:
@@ -99,7 +99,7 @@ def request_steps(body: bytes) -> Iterator[tuple[str, Step]]:
     yield "mend history", lambda: mend_history(request, Profile(), "bench", AdaptationLog(), Wording())
     yield "compile tools", lambda: compile_tools(request, Profile(), AdaptationLog())
     yield "plan", lambda: make_plan(request, demand, Profile(), Controls())
-    yield "set course (all of it)", lambda: course_of(request)
+    yield "make the turn state", lambda: turn_state_of(request)
     for wire in Wire:
         codec = codec_for(wire)
         yield f"encode {wire}", lambda codec=codec: codec.encode_request(request, Target(), AdaptationLog())
@@ -117,10 +117,10 @@ def reply_with(arguments: str, tool: str) -> bytes:
 
 def judging(request: Request, reply: Reply) -> Callable[[], object]:
     """Return what judges a reply as a turn does: seen through the lens, then judged."""
-    course = course_of(request)
+    turn_state = turn_state_of(request)
 
     def work() -> object:
-        return judge(course.case(TOKEN, 0), reply, ReplyScanner(course.lookout(), TOKEN).read(reply))
+        return judge(turn_state.case(TOKEN, 0), reply, ReplyScanner(turn_state.lookout(), TOKEN).read(reply))
 
     return work
 
@@ -178,9 +178,9 @@ def delta_steps(deltas: int, nonce: str) -> Iterator[tuple[str, Step]]:
     for name, chunks, finish in (("text", texts, "stop"), ("call", calls, "tool_calls")):
         raw = stream_of(chunks, finish)
         events = decode(raw)
-        course = course_of(request)
+        turn_state = turn_state_of(request)
         yield f"decode {name}", lambda raw=raw: decode(raw)
-        yield f"look for calls in {name}", lambda events=events, course=course: look(events, course)
+        yield f"look for calls in {name}", lambda events=events, turn_state=turn_state: look(events, turn_state)
         for wire in Wire:
             yield f"encode {name} {wire}", lambda events=events, wire=wire: encode(events, wire, request)
 
@@ -203,9 +203,9 @@ def decode(raw: list[bytes]) -> list[Event]:
     return found + decoder.close()
 
 
-def look(events: list[Event], course: TurnState) -> None:
+def look(events: list[Event], turn_state: TurnState) -> None:
     """See a stream through the lens, as a turn does while it comes."""
-    lens = ReplyScanner(course.lookout(), TOKEN)
+    lens = ReplyScanner(turn_state.lookout(), TOKEN)
     for event in events:
         lens.feed(event)
 

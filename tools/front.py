@@ -1,6 +1,6 @@
-"""Writes the parts of README.md that are measured or counted: the figures of docs/eval.md, and the number of dialects.
+"""Writes the measured and counted parts of README.md and docs/index.md: figures of docs/eval.md, number of dialects.
 
-`python tools/pages.py` calls this; what stands between the marks is never edited by hand.
+`python tools/pages.py` calls this. Do not edit the text between the marks.
 """
 
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mustcall.dialects import DIALECTS
 
-__all__ = ["FORMATS", "figures", "readme"]
+__all__ = ["FORMATS", "figures", "index", "readme"]
 
 _ROOT = Path(__file__).resolve().parent.parent
 _REGION = re.compile(r"<!-- generated: figures -->\n.*?<!-- end -->\n", re.DOTALL)
@@ -29,7 +29,7 @@ def _rows(measured: str) -> tuple[str, list[list[str]]]:
 
 
 def figures(page: str) -> str:
-    """Return what README says of the measured runs of docs/eval.md."""
+    """Return the summary of the measured runs of docs/eval.md."""
     measured = page.partition("## Measured")[2]
     heading, rows = _rows(measured)
     model = heading.partition(" (sha256")[0]
@@ -38,23 +38,33 @@ def figures(page: str) -> str:
     counts = [(int(made), int(asked)) for made, asked in re.findall(r"\| (\d+) of (\d+) \|", measured)]
     made, asked = sum(one for one, _ in counts), sum(one for _, one in counts)
     lines = [
-        f"Right answers on a public benchmark (BFCL, {suite}), whole sets, on {day}: {model},",
-        "on llama.cpp's own server. In brackets: 95 % intervals. *plain*: the calls that anybody could read in the",
-        "bare replies' text.",
+        f"Correct answers on a public benchmark (BFCL, {suite}), whole sets, {day}: {model},",
+        "on llama.cpp's own server. In brackets: 95 % intervals. *bare*: without mustcall. *plain*: a simple parser",
+        "for the text of the bare replies.",
         "",
         "| set | questions | bare | plain | through mustcall |",
         "|---|--:|--:|--:|--:|",
         *(f"| {name} | {number} | {bare} | {plain} | **{right}** |" for name, number, bare, plain, right in rows),
         "",
-        "A demanded call (`required`, or a tool by name, on all three wires) came and was valid in",
+        "A demanded call (`required`, or a tool by name, on all three wires) was made and valid in",
         f"**{made} of {asked}** turns.",
     ]
     return "\n".join(lines) + "\n"
 
 
-def readme() -> str:
-    """Return README.md with its figures written anew."""
-    page = (_ROOT / "README.md").read_text(encoding="utf-8")
+def _current(path: Path) -> str:
+    """Return a page with current figures and counts."""
+    page = path.read_text(encoding="utf-8")
     told = figures((_ROOT / "docs" / "eval.md").read_text(encoding="utf-8"))
     page = _REGION.sub(lambda _: f"<!-- generated: figures -->\n{told}<!-- end -->\n", page)
     return FORMATS.sub(f"<!-- formats -->{len(DIALECTS)}<!-- end -->", page)
+
+
+def readme() -> str:
+    """Return README.md with current figures."""
+    return _current(_ROOT / "README.md")
+
+
+def index() -> str:
+    """Return docs/index.md with current figures."""
+    return _current(_ROOT / "docs" / "index.md")

@@ -62,7 +62,7 @@ def _entry(module: types.ModuleType, name: str) -> Iterator[str]:
             yield f"```python\n{_signature(name, value)}\n```\n"
             yield _said(value)
         case _:
-            yield f"```text\n{name} = {_type(value)}\n```\n"  # no block of Python: the house format would rewrap it
+            yield f"```text\n{name} = {_type(value)}\n```\n"  # no block of Python: the code formatter would rewrap it
 
 
 def _class(name: str, value: type[Any]) -> Iterator[str]:

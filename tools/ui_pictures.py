@@ -129,7 +129,7 @@ async def main(folder: Path) -> None:
             f"local:chat={upstream.base_url}",
             "down:chat=http://127.0.0.1:9/v1",
             ledger=LedgerSettings(place=f"{state}/ledger.db", contents=ContentsKept.FULL),
-            house=OperatorSettings(budget=budget),
+            operator=OperatorSettings(budget=budget),
         )
         with RunningGateway(settings=settings) as gateway:
             turn = await asyncio.to_thread(_fill, gateway.url)

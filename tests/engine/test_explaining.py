@@ -63,13 +63,13 @@ RULE = GroundingRule(name="weather", triggers="weather", tool="get_weather", dir
 
 
 def settle(
-    body: Mapping[str, Any], wire: Wire, upstream: ScriptedUpstream, flag: str, house: OperatorSettings
+    body: Mapping[str, Any], wire: Wire, upstream: ScriptedUpstream, flag: str, operator: OperatorSettings
 ) -> tuple[list[Any], list[Any]]:
     """Return the bodies that were shown, and those a gateway sent to an upstream that never calls the tool."""
     leave(upstream, "what was sent is compared with what is shown, both without a provider's stamps")
     endpoint = settings_from_flags(flag).endpoints[0]
-    shown = [rung.body for rung in explain(json.dumps(body).encode(), wire, endpoint, body["model"], house).rungs]
-    with RunningGateway(flag, house=house) as gateway:
+    shown = [rung.body for rung in explain(json.dumps(body).encode(), wire, endpoint, body["model"], operator).rungs]
+    with RunningGateway(flag, operator=operator) as gateway:
         post(gateway.url + PATHS[wire], dict(body))
     sent = [request.body for request in upstream.requests[: len(shown)]]
     return [unstamped(one) for one in shown], [unstamped(one) for one in sent]
@@ -109,14 +109,14 @@ def test_what_is_shown_is_sent(wire: Wire, upstream_wire: Wire, model: str) -> N
     ],
     ids=["forced", "prompt", "off", "one extra call", "grounded"],
 )
-def test_settings_are_seen(wire: Wire, house: OperatorSettings) -> None:
+def test_settings_are_seen(wire: Wire, operator: OperatorSettings) -> None:
     """Rules 9, 12, 71, 96: settings, limits and grounding rules shape what is shown as they shape what is sent."""
     body = {"model": "nobody-knows", **FORCED[wire]}
-    if house.rules or house.controls.force_tools:
+    if operator.rules or operator.controls.force_tools:
         del body["tool_choice"]
     script = [Turn(Say(f"(what the model said in attempt {number})")) for number in range(1, 8)]
     with ScriptedUpstream(script, strict=False) as upstream:
-        shown, sent = settle(body, wire, upstream, f"{wire}={upstream.base_url}", house)
+        shown, sent = settle(body, wire, upstream, f"{wire}={upstream.base_url}", operator)
     assert shown == sent
 
 

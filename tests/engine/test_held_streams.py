@@ -57,12 +57,12 @@ async def take(
     clock: FakeClock,
     *,
     stream: bool = True,
-    house: OperatorSettings | None = None,
+    operator: OperatorSettings | None = None,
     seen: TurnProgress | None = None,
 ) -> tuple[bytes, TurnProgress]:
     """Take a turn on one wire with 100 s of time and read its answer to the end."""
     progress = seen or TurnProgress()
-    got = await Turns(transport, clock, house or OperatorSettings()).take(
+    got = await Turns(transport, clock, operator or OperatorSettings()).take(
         inbound(wire, asking(wire, stream=stream), stream=stream),
         endpoint(wire, retries=1),
         None,
@@ -124,7 +124,7 @@ async def test_what_waits_has_a_deadline(wire: Wire) -> None:
 async def test_no_call_follows_a_call_that_was_seen(wire: Wire, bad: Turn) -> None:
     """Rule 29: where arguments are trusted to stream, a bad call ends the stream with an error; none is added."""
     transport = FakeTransport([answer(wire, bad), answer(wire, CALL)])
-    body, _ = await take(wire, transport, FakeClock(), house=TRUSTED)
+    body, _ = await take(wire, transport, FakeClock(), operator=TRUSTED)
     events = decoded(wire, body)
     assert isinstance(events[-1], Failed)
     assert len(transport.calls) == 1

@@ -78,8 +78,8 @@ def test_output_that_was_delivered_is_never_free(wire: str, protocol: Protocol) 
     statuses: list[int] = []
     got = b""
     with ScriptedUpstream(default=Hang(Turn(Say("word " * 4000)), after=60_000)) as upstream:
-        house = OperatorSettings(budget=budget, controls=Controls(protocol=protocol))
-        with RunningGateway(f"{wire}={upstream.base_url}", house=house) as gateway:
+        operator = OperatorSettings(budget=budget, controls=Controls(protocol=protocol))
+        with RunningGateway(f"{wire}={upstream.base_url}", operator=operator) as gateway:
             while len(statuses) < 10 and 429 not in statuses:
                 status, got = _read_some(gateway, wire, 50_000)
                 statuses.append(status)

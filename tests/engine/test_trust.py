@@ -37,11 +37,11 @@ FIELDS: dict[Wire, dict[str, Any]] = {
 class Model:
     """A model that answers turns on one wire, and what is learnt of it."""
 
-    def __init__(self, wire: Wire, house: OperatorSettings | None = None) -> None:
+    def __init__(self, wire: Wire, operator: OperatorSettings | None = None) -> None:
         self.wire = wire
         self.clock = FakeClock()
         self.learnt = Learnt()
-        self.house = house or OperatorSettings()
+        self.operator = operator or OperatorSettings()
 
     async def read(self, answer: Turn) -> bytes:
         """Take a streamed turn of one attempt; return what went out."""
@@ -54,7 +54,7 @@ class Model:
         return written
 
     async def _take(self, transport: FakeTransport, body: dict[str, Any]) -> WholeReply | StreamedReply:
-        return await Turns(transport, self.clock, self.house, self.learnt).take(
+        return await Turns(transport, self.clock, self.operator, self.learnt).take(
             inbound(self.wire, json.dumps(body).encode(), stream=True),
             endpoint(self.wire),
             None,
@@ -112,8 +112,8 @@ async def test_a_late_fault_ends_the_stream_and_the_trust(wire: Wire) -> None:
 
 async def test_the_operator_decides() -> None:
     """Rule 139: what is configured is not overridden by what was learnt."""
-    house = OperatorSettings(overrides=read_overrides([{"models": ["*"], "trusted_arguments": False}]))
-    model = Model(Wire.CHAT, house)
+    operator = OperatorSettings(overrides=read_overrides([{"models": ["*"], "trusted_arguments": False}]))
+    model = Model(Wire.CHAT, operator)
     assert {await model.ask(GOOD) for _ in range(60)} == {1}
 
 

@@ -417,8 +417,8 @@ async def test_a_missed_force_is_held_and_climbs(mine: Wire, theirs: Wire, strea
 async def test_an_answer_stays_in_context_of_a_directive(mine: Wire, theirs: Wire, stream: bool) -> None:
     """Rules 25, 53: without schema output a directive follows the ignored choice, the answer before it; prose stays."""
     answers = [answer(theirs, turn, stream=True, number=number) for number, turn in enumerate([TEXT, CALL])]
-    house = OperatorSettings(overrides=read_overrides([{"models": ["m"], "schema_output": False}]))
-    turns = Turns(FakeTransport(()), FakeClock(), house)
+    operator = OperatorSettings(overrides=read_overrides([{"models": ["m"], "schema_output": False}]))
+    turns = Turns(FakeTransport(()), FakeClock(), operator)
     first, second = (words.format(tool="weather") for words in WORDS.call_named[:2])
     sends = [
         carried(mine, theirs, *steps, asks_stream=stream, stream=True, choice=choice, limit=room(mine))

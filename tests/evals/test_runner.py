@@ -51,14 +51,14 @@ def leaked(prompt: EvalPrompt) -> Turn:
 
 @asynccontextmanager
 async def measuring(
-    script: Script | list[Answer], wire: Wire = Wire.CHAT, house: OperatorSettings | None = None, retries: int = 0
+    script: Script | list[Answer], wire: Wire = Wire.CHAT, operator: OperatorSettings | None = None, retries: int = 0
 ) -> AsyncGenerator[tuple[EvalSubject, ScriptedUpstream]]:
     """A subject on a scripted upstream."""
     transport, clock = HttpTransport(), FakeClock()
     with ScriptedUpstream(script, strict=True) as upstream:
         base = upstream.url + "/v1"
         endpoint = Endpoint(name="it", wire=wire, base_url=base, api_key="any", backoff=Backoff(retries=retries))
-        turns = Turns(transport, clock, house)
+        turns = Turns(transport, clock, operator)
         try:
             yield (
                 EvalSubject(
@@ -182,7 +182,7 @@ async def test_arms_take_turns_in_going_first() -> None:
 async def test_arms_take_turns_in_each_set() -> None:
     """Rule 149: each question is asked in both arms; in each set they take turns, and the row says who went first."""
     auto, named = as_question(TOKYO), as_question(LIST)
-    async with measuring(lambda _: PROSE, house=OperatorSettings(controls=Controls(protocol=Protocol.OFF))) as (
+    async with measuring(lambda _: PROSE, operator=OperatorSettings(controls=Controls(protocol=Protocol.OFF))) as (
         subject,
         _,
     ):

@@ -55,7 +55,7 @@ def load(folder: Path, text: str, **env: str) -> Settings:
 def test_a_whole_budget(tmp_path: Path) -> None:
     """Rule 120: every limit is a setting."""
     settings = load(tmp_path, WHOLE)
-    budget = settings.house.budget
+    budget = settings.operator.budget
     assert budget is not None
     assert budget.caps == Caps(cost_usd=5, tokens=1000, calls=50, seconds=3600, egress_bytes=10, hosts=2)
     assert (budget.mode, budget.turn) == (CapMode.WARN, TurnCap(cost_usd=0.25, mode=CapMode.ENFORCE))
@@ -69,7 +69,7 @@ def test_the_environment_over_the_file(tmp_path: Path) -> None:
     env = {"MUSTCALL_BUDGET_COST_USD": "0.5", "MUSTCALL_BUDGET_BY": "session", "MUSTCALL_BREAKER_FAILURES": "9"}
     for text, calls, cool_down in ((WHOLE, 50, 5), ("", 0, 30)):
         settings = load(tmp_path, text, **env)
-        budget = settings.house.budget
+        budget = settings.operator.budget
         assert budget is not None
         assert (budget.caps.cost_usd, budget.caps.calls, settings.session_by) == (0.5, calls, SessionBy.SESSION)
         assert budget.breaker == BreakerRule(failures=9, cool_down=cool_down)
@@ -77,8 +77,8 @@ def test_the_environment_over_the_file(tmp_path: Path) -> None:
 
 def test_nothing_configured_is_no_budget(tmp_path: Path) -> None:
     """Rule 94: without a budget nothing is counted; a price alone is reason enough to count."""
-    assert load(tmp_path, "").house.budget is None
-    priced = load(tmp_path, '[[price]]\nmodel = "m"\ninput = 1\noutput = 1\n').house.budget
+    assert load(tmp_path, "").operator.budget is None
+    priced = load(tmp_path, '[[price]]\nmodel = "m"\ninput = 1\noutput = 1\n').operator.budget
     assert priced is not None
     assert (priced.caps, priced.breaker) == (Caps(), None)
 

@@ -81,7 +81,7 @@ def test_a_budget_and_a_breaker() -> None:
     budget = Budget(caps=Caps(calls=1), breaker=BreakerRule(failures=1, cool_down=3600))
     script = [Turn(Say("Hello.")), Fail(503, "away"), Turn(Say("never"))]
     settings = settings_from_flags(
-        "up:chat=PLACE".replace("PLACE", "http://127.0.0.1:9/v1"), house=OperatorSettings(budget=budget)
+        "up:chat=PLACE".replace("PLACE", "http://127.0.0.1:9/v1"), operator=OperatorSettings(budget=budget)
     )
     with ScriptedUpstream(script) as upstream:
         endpoint = msgspec.structs.replace(settings.endpoints[0], base_url=upstream.base_url)
@@ -183,11 +183,11 @@ def test_no_secret_is_in_an_event(status: int, caplog: pytest.LogCaptureFixture)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_dropped_force_is_told_once(stream: bool) -> None:
     """Rule 117: a force on a tool that is not on offer, sent unforced, is one event with the request's identity."""
-    house = OperatorSettings(controls=Controls(strict_force=False))
+    operator = OperatorSettings(controls=Controls(strict_force=False))
     named = {"type": "function", "function": {"name": "get_rain"}}
     with (
         ScriptedUpstream([Turn(Say("Hello."))]) as upstream,
-        RunningGateway(f"up:chat={upstream.base_url}", house=house) as gateway,
+        RunningGateway(f"up:chat={upstream.base_url}", operator=operator) as gateway,
         gateway.app.events.subscribe() as events,
     ):
         asked = {**FORCED, "tool_choice": named, "stream": stream}

@@ -258,7 +258,7 @@ def test_off_passes_odd_requests_and_empty_replies(wire: str) -> None:
     body = json.dumps(EMPTY[wire], indent=2).encode()
     with (
         ScriptedUpstream([Raw(200, body)]) as upstream,
-        RunningGateway(f"{wire}={upstream.base_url}", house=OFF) as gateway,
+        RunningGateway(f"{wire}={upstream.base_url}", operator=OFF) as gateway,
     ):
         answer = post(gateway.url + PATHS[wire], sent)
         assert [request.raw for request in upstream.requests] == [sent]
@@ -275,7 +275,7 @@ def test_off_passes_streams_of_unoffered_calls(wire: str, chunking: int | None) 
     with (
         ScriptedUpstream([turn], chunking=chunking) as upstream,
         ScriptedUpstream([turn], chunking=chunking) as twin,
-        RunningGateway(f"{wire}={upstream.base_url}", house=OFF) as gateway,
+        RunningGateway(f"{wire}={upstream.base_url}", operator=OFF) as gateway,
     ):
         through = post(gateway.url + PATHS[wire], request)
         direct = post(twin.url + PATHS[wire], request)

@@ -162,10 +162,12 @@ def test_names_with_control_characters_have_no_series(name: str) -> None:
 def test_repairs_times_and_cost_are_counted() -> None:
     """Rule 117: a stream of two attempts has its times, its extra call, and the kinds of its repairs."""
     script = [Turn(Say("Rainy, probably.")), Turn(Call("get_weather", {})), Turn(Say("Hello."))]
-    house = OperatorSettings(budget=Budget(prices=(ModelPrice(model="m", price=Price(input=1.0, output=1_000_000.0)),)))
+    operator = OperatorSettings(
+        budget=Budget(prices=(ModelPrice(model="m", price=Price(input=1.0, output=1_000_000.0)),))
+    )
     with (
         ScriptedUpstream(script) as upstream,
-        RunningGateway(f"up:chat={upstream.base_url}", house=house) as gateway,
+        RunningGateway(f"up:chat={upstream.base_url}", operator=operator) as gateway,
     ):
         answer = post(f"{gateway.base_url}/chat/completions", {**FORCED, "stream": True})
         assert answer.status == 200

@@ -66,7 +66,7 @@ def test_a_file_that_names_it(tmp_path: Path) -> None:
     """Rule 57: the file makes the form known before its profiles are read, and keeps every form they name."""
     settings = load_settings(write(tmp_path, FILE), environment={})
     assert find_dialect("house").openers[0].marker == "@@call"
-    [override] = settings.house.overrides
+    [override] = settings.operator.overrides
     assert json.dumps(repr(override)).count("xlam")
 
 
@@ -94,7 +94,7 @@ def test_an_agent(tmp_path: Path) -> None:
     """Rule 57: an agent's tools are rendered in it, its calls are read and their results are shown in its way."""
     settings = load_settings(write(tmp_path, FILE), environment={})
     with ScriptedUpstream([Turn(Say(CALL)), Turn(Say("Sunny."))]) as upstream:
-        where = Upstream(f"chat={upstream.base_url}", model="m", api_key="k", overrides=settings.house.overrides)
+        where = Upstream(f"chat={upstream.base_url}", model="m", api_key="k", overrides=settings.operator.overrides)
         result = Agent(where, tools=[get_weather], controls=Controls(protocol=Protocol.PROMPT)).run_sync(
             "Weather in Paris?"
         )

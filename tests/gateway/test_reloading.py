@@ -235,7 +235,7 @@ def test_accounts_live_on() -> None:
     with ScriptedUpstream([Turn(Say("Hello."))] * 4) as upstream:
         flags = f"chat={upstream.base_url}"
         few, none, more = (
-            settings_from_flags(flags, house=OperatorSettings(budget=budget))
+            settings_from_flags(flags, operator=OperatorSettings(budget=budget))
             for budget in (Budget(caps=Caps(calls=1)), None, Budget(caps=Caps(calls=2)))
         )
         session = {"x-mustcall-session": "s"}

@@ -34,8 +34,8 @@ KEY = {"authorization": "Bearer k"}
 def replicas(upstream: ScriptedUpstream, budget: Budget) -> Generator[tuple[RunningGateway, RunningGateway]]:
     """Two gateways that share a database and a budget."""
     place = postgres_server().new_database()
-    house = OperatorSettings(budget=budget, controls=Controls(limits=Limits(extra_calls=0)))
-    settings = settings_from_flags(f"chat={upstream.base_url}", house=house, ledger=LedgerSettings(place=place))
+    operator = OperatorSettings(budget=budget, controls=Controls(limits=Limits(extra_calls=0)))
+    settings = settings_from_flags(f"chat={upstream.base_url}", operator=operator, ledger=LedgerSettings(place=place))
     endpoints = tuple(
         msgspec.structs.replace(one, backoff=msgspec.structs.replace(one.backoff, retries=0))
         for one in settings.endpoints

@@ -70,16 +70,16 @@ def test_every_section_has_variables(tmp_path: Path) -> None:
         "MUSTCALL_WORDING_CONTINUE_TURN": "Go on, please.",
     }
     settings = load_settings(file, environment=env)
-    controls = settings.house.controls
+    controls = settings.operator.controls
     assert (settings.server.max_body_bytes, settings.server.cors_origins) == (
         77,
         ("https://a.example", "https://b.example"),
     )
     assert (controls.on_unmet, controls.force_tools, controls.hold) == (OnUnmet.ANSWER, True, True)
     assert (controls.limits.extra_calls, controls.limits.empty) == (7, 1)
-    assert settings.house.wording.continue_turn == "Go on, please."
+    assert settings.operator.wording.continue_turn == "Go on, please."
     named = load_settings(file, environment={"MUSTCALL_CONTRACT_FORCE_TOOLS": "search"})
-    assert named.house.controls.force_tools == "search"
+    assert named.operator.controls.force_tools == "search"
 
 
 #: The settings of retries, and what they are without any.
@@ -125,11 +125,11 @@ def test_every_setting_has_a_variable(
     table = {Limits: "contract.limits", Wording: "wording", Controls: "contract"}[kind]
     value = json.dumps(expected)
     file = write(tmp_path, f"[{table}]\n{name} = {value}\n" + UPSTREAM)
-    by_file = load_settings(file, environment={}).house
+    by_file = load_settings(file, environment={}).operator
     env = {f"{prefix}{name.upper()}": written}
-    by_environment = load_settings(write(tmp_path, UPSTREAM), environment=env).house
-    for house in (by_file, by_environment):
-        held = {Limits: house.controls.limits, Wording: house.wording, Controls: house.controls}[kind]
+    by_environment = load_settings(write(tmp_path, UPSTREAM), environment=env).operator
+    for operator in (by_file, by_environment):
+        held = {Limits: operator.controls.limits, Wording: operator.wording, Controls: operator.controls}[kind]
         assert getattr(held, name) == expected
         assert getattr(held, name) != getattr(kind(), name)
 
@@ -171,7 +171,7 @@ def test_single_tools_and_agents_limits(tmp_path: Path) -> None:
         tmp_path,
         "[contract]\nhops = 5\nresult_cap = 600\n[contract.tools.rm]\nlocked_off = true\nresult_cap = 70\n" + UPSTREAM,
     )
-    controls = load_settings(file, environment={}).house.controls
+    controls = load_settings(file, environment={}).operator.controls
     assert (controls.hops, controls.result_cap) == (5, 600)
     assert controls.tools == {"rm": ToolControls(locked_off=True, result_cap=70)}
     env = {
@@ -179,7 +179,7 @@ def test_single_tools_and_agents_limits(tmp_path: Path) -> None:
         "MUSTCALL_CONTRACT_RESULT_CAP": "80",
         "MUSTCALL_CONTRACT_TOOLS": '{"poll": {"loop_advice": 0}, "ls": {"loop_block": 4, "loop_block_same": true}}',
     }
-    controls = load_settings(file, environment=env).house.controls
+    controls = load_settings(file, environment=env).operator.controls
     assert (controls.hops, controls.result_cap) == (1, 80)
     assert controls.tools == {
         "poll": ToolControls(loop_advice=0),

@@ -530,7 +530,7 @@ async def test_budgets_breakers_and_lessons_are_shown(tmp_path: Path, ledger: bo
         settings = settings_from_flags(
             f"up:chat={upstream.base_url}",
             "down:chat=http://127.0.0.1:9/v1",
-            house=OperatorSettings(budget=budget),
+            operator=OperatorSettings(budget=budget),
             ledger=LedgerSettings(place=str(tmp_path / "l.db")) if ledger else None,
         )
         with RunningGateway(settings=settings) as gateway:

@@ -1,4 +1,4 @@
-"""The course of a turn: counters, tail and rungs; whatever comes back, it ends within the ceiling."""
+"""The turn_state of a turn: counters, tail and rungs; whatever comes back, it ends within the ceiling."""
 
 from typing import Any
 
@@ -31,14 +31,14 @@ CLAUDE = Profile(protocol=Protocol.NATIVE, forced=Forcing.WITHOUT_REASONING, rea
 THINKING = ReasoningConfig(mode=ReasoningMode.ENABLED, budget_tokens=1024)
 
 
-def course_of(
+def turn_state_of(
     request: Request | None = None,
     choice: ToolChoice | None = None,
     *,
     profile: Profile | None = None,
     controls: Controls | None = None,
 ) -> TurnState:
-    """The course of a small turn."""
+    """The turn_state of a small turn."""
     request = request or asked(tool_choice=choice)
     profile, controls = profile or Profile(), controls or Controls()
     plan = make_plan(request, demand(choice), profile, controls)
@@ -60,17 +60,17 @@ def judged(verdict: Verdict, *parts: Part, **fields: Any) -> Judgement:
     return Judgement(verdict=verdict, reply=replied(*parts), **fields)
 
 
-def settle(course: TurnState, judgement: Judgement) -> Remedy:
+def settle(turn_state: TurnState, judgement: Judgement) -> Remedy:
     """Settle a verdict of which nothing was released, and count the call that follows."""
-    remedy = course.settle(judgement, released=False, spoke=False).remedy
+    remedy = turn_state.settle(judgement, released=False, spoke=False).remedy
     if remedy in AGAIN:
-        course.count_call()
+        turn_state.count_call()
     return remedy
 
 
-def tail(course: TurnState, request: Request) -> list[Message]:
+def tail(turn_state: TurnState, request: Request) -> list[Message]:
     """What the next request has behind the caller's own messages."""
-    sent = course.shaped().request.messages
+    sent = turn_state.shaped().request.messages
     assert sent[: len(request.messages)] == request.messages
     return list(sent[len(request.messages) :])
 
@@ -78,78 +78,78 @@ def tail(course: TurnState, request: Request) -> list[Message]:
 def test_a_plain_turn_sends_the_callers_request() -> None:
     """Rules 30, 105: the very object, and the same one as long as nothing changes."""
     request = asked()
-    course = course_of(request)
-    assert course.shaped().request is request
-    assert course.shaped() is course.shaped()
+    turn_state = turn_state_of(request)
+    assert turn_state.shaped().request is request
+    assert turn_state.shaped() is turn_state.shaped()
 
 
 def test_claude_with_thinking_and_a_named_tool() -> None:
     """Rules 20, 23, 24, 25: soft, then hard with the clean answer kept in context; the caller's is untouched."""
     request = asked(tool_choice=named(), reasoning=THINKING)
-    course = course_of(request, named(), profile=CLAUDE)
+    turn_state = turn_state_of(request, named(), profile=CLAUDE)
     directive = user_turn("Use the tool `get_weather` for this: call it now.")
-    assert course.rung.kind is RungKind.SOFT
-    assert tail(course, request) == [directive]
+    assert turn_state.rung.kind is RungKind.SOFT
+    assert tail(turn_state, request) == [directive]
     thought, answer = Reasoning(text="hm"), Text(text="It is sunny.")
-    assert settle(course, judged(Verdict.FORCE_MISSED, thought, answer, keeps=True)) is Remedy.CLIMB
-    assert course.rung.kind is RungKind.HARD
-    sent = course.shaped().request
+    assert settle(turn_state, judged(Verdict.FORCE_MISSED, thought, answer, keeps=True)) is Remedy.CLIMB
+    assert turn_state.rung.kind is RungKind.HARD
+    sent = turn_state.shaped().request
     assert (sent.tool_choice, sent.reasoning) == (named(), ReasoningConfig(mode=ReasoningMode.DISABLED))
-    assert tail(course, request) == [
+    assert tail(turn_state, request) == [
         directive,
         Message(role=Role.ASSISTANT, parts=(thought, answer)),
         user_turn("The tool `get_weather` has not been called yet. Call it now, before anything else."),
     ]
     assert request == asked(tool_choice=named(), reasoning=THINKING)
-    assert settle(course, judged(Verdict.FORCE_MISSED, answer, keeps=True)) is Remedy.FAIL
-    assert course.extra == 1
+    assert settle(turn_state, judged(Verdict.FORCE_MISSED, answer, keeps=True)) is Remedy.FAIL
+    assert turn_state.extra == 1
 
 
 def test_a_discarded_reply_is_not_kept() -> None:
     """Rules 45, 54: markup climbs, too, and nothing of it is in the next request."""
     request = asked(tool_choice=named(), reasoning=THINKING)
-    course = course_of(request, named(), profile=CLAUDE)
-    assert settle(course, judged(Verdict.TEXT_CALL, Text(text="<tool_call>"))) is Remedy.CLIMB
-    assert "<tool_call>" not in str(course.shaped().request.messages)
-    assert [turn.role for turn in tail(course, request)] == [Role.USER, Role.USER]
+    turn_state = turn_state_of(request, named(), profile=CLAUDE)
+    assert settle(turn_state, judged(Verdict.TEXT_CALL, Text(text="<tool_call>"))) is Remedy.CLIMB
+    assert "<tool_call>" not in str(turn_state.shaped().request.messages)
+    assert [turn.role for turn in tail(turn_state, request)] == [Role.USER, Role.USER]
 
 
 def test_reminders_grow_firmer_then_schema() -> None:
     """Rule 28: up to three reminders with `auto`, each firmer, then the call as a schema answer."""
     profile = Profile(forced=Forcing.NEVER, reasoning=ReasoningHabit.ALWAYS, schema_output=True)
     request = asked(tool_choice=named())
-    course = course_of(request, named(), profile=profile)
+    turn_state = turn_state_of(request, named(), profile=profile)
     for firmness in range(1, 4):
-        assert settle(course, judged(Verdict.FORCE_MISSED, Text(text=f"a{firmness}"), keeps=True)) is Remedy.CLIMB
-        said = tail(course, request)
+        assert settle(turn_state, judged(Verdict.FORCE_MISSED, Text(text=f"a{firmness}"), keeps=True)) is Remedy.CLIMB
+        said = tail(turn_state, request)
         assert said[-1] == user_turn(WORDS.call_named[firmness].format(tool="get_weather"))
         assert len(said) == 1 + 2 * firmness
-        assert course.shaped().request.tool_choice == ToolChoice(mode=ChoiceMode.AUTO)
-    assert settle(course, judged(Verdict.FORCE_MISSED, Text(text="a4"), keeps=True)) is Remedy.CLIMB
-    assert course.rung.kind is RungKind.SCHEMA
-    assert course.shaped().request.tools == ()
-    assert len(tail(course, request)) == 1  # another form of asking starts afresh
+        assert turn_state.shaped().request.tool_choice == ToolChoice(mode=ChoiceMode.AUTO)
+    assert settle(turn_state, judged(Verdict.FORCE_MISSED, Text(text="a4"), keeps=True)) is Remedy.CLIMB
+    assert turn_state.rung.kind is RungKind.SCHEMA
+    assert turn_state.shaped().request.tools == ()
+    assert len(tail(turn_state, request)) == 1  # another form of asking starts afresh
 
 
 def test_text_calls_resample_the_same_bytes_first() -> None:
     """Rules 46, 47: the same object again, then a reminder at the tail, then the error; two retries at most."""
     request = asked()
-    course = course_of(request, profile=Profile(protocol=Protocol.NATIVE))
-    first = course.shaped()
+    turn_state = turn_state_of(request, profile=Profile(protocol=Protocol.NATIVE))
+    first = turn_state.shaped()
     bad = judged(Verdict.TEXT_CALL, Text(text="<tool_call>x"))
-    assert settle(course, bad) is Remedy.RESAMPLE
-    assert course.shaped() is first
-    assert settle(course, bad) is Remedy.REMIND
-    assert tail(course, request) == [user_turn(WORDS.text_call)]
-    assert settle(course, bad) is Remedy.FAIL
-    assert course.extra == 2
+    assert settle(turn_state, bad) is Remedy.RESAMPLE
+    assert turn_state.shaped() is first
+    assert settle(turn_state, bad) is Remedy.REMIND
+    assert tail(turn_state, request) == [user_turn(WORDS.text_call)]
+    assert settle(turn_state, bad) is Remedy.FAIL
+    assert turn_state.extra == 2
 
 
 def test_greedy_sampling_is_not_sampled_again() -> None:
     """Rule 46: at temperature 0 the same bytes give the same reply, so the reminder comes at once."""
-    course = course_of(asked(temperature=0.0), profile=Profile(protocol=Protocol.NATIVE))
-    assert settle(course, judged(Verdict.TEXT_CALL)) is Remedy.REMIND
-    warm = course_of(asked(temperature=0.7), profile=Profile(protocol=Protocol.NATIVE))
+    turn_state = turn_state_of(asked(temperature=0.0), profile=Profile(protocol=Protocol.NATIVE))
+    assert settle(turn_state, judged(Verdict.TEXT_CALL)) is Remedy.REMIND
+    warm = turn_state_of(asked(temperature=0.7), profile=Profile(protocol=Protocol.NATIVE))
     assert settle(warm, judged(Verdict.TEXT_CALL)) is Remedy.RESAMPLE
 
 
@@ -166,45 +166,45 @@ def test_greedy_sampling_is_not_sampled_again() -> None:
 def test_each_reminder_says_what_is_wrong(verdict: Verdict, fields: dict[str, Any], sentence: str) -> None:
     """Rules 38, 90, 110, 123: one neutral line at the tail; it replaces the one before it."""
     request = asked()
-    course = course_of(request)
-    assert settle(course, judged(verdict, **fields)) is Remedy.REMIND
-    assert tail(course, request) == [user_turn(sentence)]
+    turn_state = turn_state_of(request)
+    assert settle(turn_state, judged(verdict, **fields)) is Remedy.REMIND
+    assert tail(turn_state, request) == [user_turn(sentence)]
     if verdict not in (Verdict.TRUNCATED, Verdict.BAD_ARGUMENTS):  # one retry (rules 141, 26)
-        assert settle(course, judged(verdict, **fields)) is Remedy.REMIND
-        assert tail(course, request) == [user_turn(sentence)]
+        assert settle(turn_state, judged(verdict, **fields)) is Remedy.REMIND
+        assert tail(turn_state, request) == [user_turn(sentence)]
 
 
 @pytest.mark.parametrize(("schema_output", "again"), [(False, 1), (True, 2)])
 def test_an_answer_asked_for_in_words_is_asked_for_once_more(schema_output: bool, again: int) -> None:
     """Rules 84, 91: an answer in words gets one correction; a schema that the upstream takes, the 2 of rule 91."""
     output = OutputFormat(kind=OutputKind.SCHEMA, schema={"type": "object"})
-    course = course_of(asked(tools=(), output=output), profile=Profile(schema_output=schema_output))
+    turn_state = turn_state_of(asked(tools=(), output=output), profile=Profile(schema_output=schema_output))
     bad = judged(Verdict.BAD_ANSWER, Text(text="no"), problem="a is missing")
-    assert course.shaped().request.output == (output if schema_output else None)
-    assert [settle(course, bad) for _ in range(again + 1)] == [Remedy.REMIND] * again + [Remedy.FAIL]
+    assert turn_state.shaped().request.output == (output if schema_output else None)
+    assert [settle(turn_state, bad) for _ in range(again + 1)] == [Remedy.REMIND] * again + [Remedy.FAIL]
 
 
 def test_format_corrections_where_text_is_the_channel() -> None:
     """Rule 69: under prompt the hint is about the form, and does not quote the bad text."""
-    course = course_of(profile=Profile(protocol=Protocol.PROMPT))
-    assert course.reads_text
-    assert settle(course, judged(Verdict.TEXT_CALL, Text(text="BAD"))) is Remedy.REMIND
-    assert course.shaped().request.messages[-1] == user_turn(WORDS.format_correction)
-    assert "BAD" not in str(course.shaped().request)
+    turn_state = turn_state_of(profile=Profile(protocol=Protocol.PROMPT))
+    assert turn_state.reads_text
+    assert settle(turn_state, judged(Verdict.TEXT_CALL, Text(text="BAD"))) is Remedy.REMIND
+    assert turn_state.shaped().request.messages[-1] == user_turn(WORDS.format_correction)
+    assert "BAD" not in str(turn_state.shaped().request)
 
 
 def test_what_is_looked_for() -> None:
     """Rules 55, 64, 70: loose forms only where text is the channel; constrained output is looked through as well."""
-    prompt = course_of(profile=Profile(protocol=Protocol.PROMPT)).lookout()
-    hybrid = course_of().lookout()
+    prompt = turn_state_of(profile=Profile(protocol=Protocol.PROMPT)).lookout()
+    hybrid = turn_state_of().lookout()
     assert prompt is not None
     assert hybrid is not None
     assert (prompt.loose, hybrid.loose) == (True, False)
     assert (prompt.tools, hybrid.tools) == (TOOLS, TOOLS)
-    native = course_of(asked(tools=()), profile=Profile(protocol=Protocol.NATIVE))
+    native = turn_state_of(asked(tools=()), profile=Profile(protocol=Protocol.NATIVE))
     assert native.lookout() is None
     constrained = Profile(forced=Forcing.ALWAYS, schema_output=True, constrain_first=True)
-    looked = course_of(choice=named(), profile=constrained).lookout()
+    looked = turn_state_of(choice=named(), profile=constrained).lookout()
     assert looked is not None
     assert not looked.loose
 
@@ -212,7 +212,7 @@ def test_what_is_looked_for() -> None:
 def test_the_case_is_the_callers_request() -> None:
     """Rules 21, 34: a reply is judged by the caller's intent; only the token limit is the one that was sent."""
     request = asked(tool_choice=named(), max_tokens=77, reasoning=THINKING)
-    case = course_of(request, named(), profile=CLAUDE).case("t", 5, 77)
+    case = turn_state_of(request, named(), profile=CLAUDE).case("t", 5, 77)
     assert case.request is request
     assert case.demand.choice == named()
     assert (case.sent_limit, case.prompt_bound, case.token) == (77, 5, "t")
@@ -229,56 +229,58 @@ FORCE_AND_THINKING = "Thinking may not be enabled when tool_choice forces tool u
 def test_a_refused_force_goes_soft_and_is_learnt() -> None:
     """Rule 33: a 400 on force with reasoning switches to the soft plan once, and teaches the fact."""
     request = asked(tool_choice=named(), reasoning=THINKING)
-    course = course_of(request, named(), profile=Profile(forced=Forcing.ALWAYS))
-    assert course.rung.kind is RungKind.NATIVE
-    again, lesson = course.refused(refusal(FORCE_AND_THINKING))
+    turn_state = turn_state_of(request, named(), profile=Profile(forced=Forcing.ALWAYS))
+    assert turn_state.rung.kind is RungKind.NATIVE
+    again, lesson = turn_state.refused(refusal(FORCE_AND_THINKING))
     assert again
     assert lesson is not None
     assert lesson.field == "forced"
-    assert course.rung.kind is RungKind.SOFT
-    assert course.shaped().request.tool_choice == ToolChoice(mode=ChoiceMode.AUTO)
-    assert course.refused(refusal(FORCE_AND_THINKING)) == (False, None)
+    assert turn_state.rung.kind is RungKind.SOFT
+    assert turn_state.shaped().request.tool_choice == ToolChoice(mode=ChoiceMode.AUTO)
+    assert turn_state.refused(refusal(FORCE_AND_THINKING)) == (False, None)
 
 
 def test_a_refusal_that_contradicts_what_is_known_of_reasoning() -> None:
     """Rule 33: a model that is said never to reason refuses the pair: what is learnt must not force it again."""
     believed = Profile(forced=Forcing.ALWAYS, reasoning=ReasoningHabit.NEVER)
-    course = course_of(choice=named(), profile=believed)
-    again, lesson = course.refused(refusal(FORCE_AND_THINKING))
+    turn_state = turn_state_of(choice=named(), profile=believed)
+    again, lesson = turn_state.refused(refusal(FORCE_AND_THINKING))
     assert again
     assert lesson is not None
     assert (lesson.field, lesson.value) == ("forced", Forcing.NEVER)
     learnt = msgspec.structs.replace(believed, forced=Forcing.NEVER)
-    assert course_of(choice=named(), profile=learnt).rung.kind is RungKind.SOFT
+    assert turn_state_of(choice=named(), profile=learnt).rung.kind is RungKind.SOFT
 
 
 def test_a_refused_prefill_is_resent_once() -> None:
     """Rule 100: the trailing assistant run is removed, once."""
     request = asked(user("a"), Message(role=Role.ASSISTANT, parts=(Text(text="b"),)))
-    course = course_of(request, profile=Profile(prefill=True))
+    turn_state = turn_state_of(request, profile=Profile(prefill=True))
     refused = refusal(
         "This model does not support assistant message prefill. The conversation must end with a user message."
     )
-    assert course.refused(refused)[0]
-    assert course.shaped().request.messages == (user("a"),)
-    assert not course.refused(refused)[0]
+    assert turn_state.refused(refused)[0]
+    assert turn_state.shaped().request.messages == (user("a"),)
+    assert not turn_state.refused(refused)[0]
 
 
 def test_refused_parallel_setting_is_enforced_here() -> None:
     """Rule 126: the field is left out and the demand kept by the judge."""
     request = asked(parallel_tool_calls=False)
-    course = course_of(request)
-    again, _ = course.refused(refusal("Unsupported parameter: 'parallel_tool_calls' is not supported with this model."))
+    turn_state = turn_state_of(request)
+    again, _ = turn_state.refused(
+        refusal("Unsupported parameter: 'parallel_tool_calls' is not supported with this model.")
+    )
     assert again
-    assert course.shaped().request.parallel_tool_calls is None
-    assert course.case("t", 0).request.parallel_tool_calls is False
+    assert turn_state.shaped().request.parallel_tool_calls is None
+    assert turn_state.case("t", 0).request.parallel_tool_calls is False
 
 
 def test_other_refusals_stand() -> None:
     """Rule 111: what has no remedy is the outcome; nothing that was refused is sent again as it was."""
-    course = course_of()
-    assert course.refused(refusal("temperature must be at most 2")) == (False, None)
-    spent = course_of(controls=Controls(limits=Limits(extra_calls=0)), choice=named())
+    turn_state = turn_state_of()
+    assert turn_state.refused(refusal("temperature must be at most 2")) == (False, None)
+    spent = turn_state_of(controls=Controls(limits=Limits(extra_calls=0)), choice=named())
     assert spent.refused(refusal(FORCE_AND_THINKING)) == (False, None)
 
 
@@ -325,21 +327,21 @@ def test_any_course_ends_within_the_ceiling(
 ) -> None:
     """Rules 25, 46, 96, 105: any verdicts and refusals cost at most the ceiling; every request ends on a user turn."""
     request = asked(tool_choice=choice)
-    course = course_of(request, choice, profile=profile, controls=Controls(limits=bounds, on_unmet=on_unmet))
+    turn_state = turn_state_of(request, choice, profile=profile, controls=Controls(limits=bounds, on_unmet=on_unmet))
     calls = 1
     for event in happening:
-        sent = course.shaped()
+        sent = turn_state.shaped()
         assert sent.request.messages[-1].role is Role.USER
         assert request.messages[0] in sent.request.messages
         if isinstance(event, ErrorInfo):
-            again = course.refused(event)[0]
+            again = turn_state.refused(event)[0]
             if again:
-                assert (course.shaped().request, course.shaped().extra) != (sent.request, sent.extra)
+                assert (turn_state.shaped().request, turn_state.shaped().extra) != (sent.request, sent.extra)
         else:
-            again = course.settle(event, released=False, spoke=False).remedy in AGAIN
+            again = turn_state.settle(event, released=False, spoke=False).remedy in AGAIN
         if not again:
             break
-        assert course.may_call
-        course.count_call()
+        assert turn_state.may_call
+        turn_state.count_call()
         calls += 1
     assert calls <= 1 + bounds.extra_calls

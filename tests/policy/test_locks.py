@@ -10,7 +10,7 @@ from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
-from mustcall.engine.turns import set_course
+from mustcall.engine.turns import make_turn_state
 from mustcall.policy.facts.controls import Controls, ToolControls
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol
 from mustcall.policy.facts.wording import Wording
@@ -56,16 +56,16 @@ def test_no_rung_comes_down_to_a_locked_tool(choice: ToolChoice | None, locked: 
     controls = Controls(tools={name: ToolControls(locked_off=True) for name in names})
     asked = request(choice, locked, TIME)
     for profile in PROFILES:
-        course = set_course(asked, profile, "up", controls=controls, wording=Wording())
-        sent = course.names.outgoing(asked)
+        turn_state = make_turn_state(asked, profile, "up", controls=controls, wording=Wording())
+        sent = turn_state.names.outgoing(asked)
         (name,) = (
             there.name
             for here, there in zip(asked.tools, sent.tools, strict=True)
             if here is locked and isinstance(there, Tool)
         )
-        for place, rung in enumerate(course.plan.rungs):
-            course._place, course._shaped = place, None  # pyright: ignore[reportPrivateUsage]  each rung in turn
-            shaped = course.shaped()
+        for place, rung in enumerate(turn_state.plan.rungs):
+            turn_state._place, turn_state._shaped = place, None  # pyright: ignore[reportPrivateUsage]  each rung in turn
+            shaped = turn_state.shaped()
             chosen = shaped.request.tool_choice
             assert chosen is None or chosen.mode is not ChoiceMode.NAMED
             if rung.constrains:
@@ -82,8 +82,8 @@ def test_words_do_not_choose_a_locked_tool() -> None:
     asked = request(None, WEATHER)
 
     def rungs(controls: Controls) -> list[RungKind]:
-        course = set_course(asked, small, "up", controls=controls, wording=Wording())
-        return [rung.kind for rung in course.plan.rungs]
+        turn_state = make_turn_state(asked, small, "up", controls=controls, wording=Wording())
+        return [rung.kind for rung in turn_state.plan.rungs]
 
     assert rungs(Controls()) == [RungKind.SCHEMA, RungKind.ANSWER]
     assert rungs(Controls(tools={"get_weather": ToolControls(locked_off=True)})) == [RungKind.ANSWER]
@@ -94,8 +94,8 @@ def test_all_locked() -> None:
     controls = Controls(tools={"get_weather": ToolControls(locked_off=True)})
     asked = request(ToolChoice(mode=ChoiceMode.REQUIRED), WEATHER)
     with pytest.raises(ForcedToolMissing):
-        set_course(asked, Profile(), "up", controls=controls, wording=Wording())
+        make_turn_state(asked, Profile(), "up", controls=controls, wording=Wording())
     lenient = msgspec.structs.replace(controls, strict_force=False)
-    course = set_course(asked, Profile(), "up", controls=lenient, wording=Wording())
-    assert not course.plan.demand.forced
-    assert candidates(asked, course.plan.demand) == []
+    turn_state = make_turn_state(asked, Profile(), "up", controls=lenient, wording=Wording())
+    assert not turn_state.plan.demand.forced
+    assert candidates(asked, turn_state.plan.demand) == []

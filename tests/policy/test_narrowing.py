@@ -9,7 +9,7 @@ from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool, ToolChoice
-from mustcall.engine.turns import set_course
+from mustcall.engine.turns import make_turn_state
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol
 from mustcall.policy.facts.wording import Wording
@@ -65,10 +65,10 @@ def test_a_rules_target_is_in_every_rung(rules: tuple[GroundingRule, ...]) -> No
     """Rule 19: under a rule's force every rung of every profile can be met by its target, whatever the words narrow."""
     narrowed = 0
     for profile in PROFILES:
-        course = set_course(request(), profile, "up", controls=Controls(), wording=Wording(), rules=rules)
-        for place, rung in enumerate(course.plan.rungs):
-            course._place, course._shaped = place, None  # pyright: ignore[reportPrivateUsage]  each rung in turn
-            shaped = course.shaped()
+        turn_state = make_turn_state(request(), profile, "up", controls=Controls(), wording=Wording(), rules=rules)
+        for place, rung in enumerate(turn_state.plan.rungs):
+            turn_state._place, turn_state._shaped = place, None  # pyright: ignore[reportPrivateUsage]  each rung in turn
+            shaped = turn_state.shaped()
             output = shaped.request.output
             form = msgspec.json.encode([shaped.extra, output.schema if output is not None else None]).decode()
             if not rules:

@@ -6,7 +6,7 @@ from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text, ToolCall, ToolResult
 from mustcall.core.request import OutputFormat, OutputKind, Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
-from mustcall.engine.turns import set_course
+from mustcall.engine.turns import make_turn_state
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Profile, Protocol, SchemaTarget
 from mustcall.policy.facts.wording import Wording
@@ -161,10 +161,10 @@ def test_a_schema_that_cannot_be_expressed() -> None:
         tools=(write,),
         tool_choice=ToolChoice(mode=ChoiceMode.REQUIRED),
     )
-    course = set_course(request, SMALL, "local", controls=Controls(), wording=WORDS)
-    first = course.shaped().request
-    again, lesson = course.refused(INEXPRESSIBLE)
+    turn_state = make_turn_state(request, SMALL, "local", controls=Controls(), wording=WORDS)
+    first = turn_state.shaped().request
+    again, lesson = turn_state.refused(INEXPRESSIBLE)
     assert (again, lesson) == (True, None)
-    assert course.profile.schema_target is SchemaTarget.GEMINI
-    assert course.rung.kind is RungKind.SCHEMA
-    assert course.shaped().request != first
+    assert turn_state.profile.schema_target is SchemaTarget.GEMINI
+    assert turn_state.rung.kind is RungKind.SCHEMA
+    assert turn_state.shaped().request != first

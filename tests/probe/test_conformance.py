@@ -47,7 +47,7 @@ async def probed(
     overrides = () if profile is None else (profile.override(),)
     settings = settings_from_flags(
         f"up:{upstream}=http://probed.invalid/v1",
-        house=OperatorSettings(overrides=overrides),
+        operator=OperatorSettings(overrides=overrides),
         ledger=LedgerSettings(place=str(tmp_path / "l.db")),
     )
     transport = TakingTransport(SchemeTransport())

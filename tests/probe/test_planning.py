@@ -1,4 +1,4 @@
-"""The plan and its purse: nothing that is announced is ever exceeded."""
+"""The plan and its request_budget: nothing that is announced is ever exceeded."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from mustcall.core.origin import Wire
 from mustcall.core.reply import Usage
 from mustcall.policy.limits.budget import Price
 from mustcall.probe.catalogue import cells_for
-from mustcall.probe.planning import ProbePlan, Purse, plan_probe
+from mustcall.probe.planning import ProbePlan, RequestBudget, plan_probe
 from mustcall.probe.values import Level
 
 USAGES = st.builds(Usage, input_tokens=st.integers(0, 400), output_tokens=st.integers(0, 400))
@@ -39,24 +39,24 @@ def test_a_purse_never_spends_more_than_the_plan(
 ) -> None:
     """Whatever is asked for: requests that are paid for take at most what was paid, so the sums stay below the plan."""
     price = Price(input=100.0, output=300.0)
-    purse = Purse(plan_of(requests, tokens, usd), price)
+    request_budget = RequestBudget(plan_of(requests, tokens, usd), price)
     for most, part in asked:
-        if purse.take(most):
+        if request_budget.take(most):
             took = Usage(input_tokens=int(most.input_tokens * part), output_tokens=int(most.output_tokens * part))
-            purse.settle(most, took if part < 0.9 else None)
-    assert purse.requests <= requests
-    assert purse.usage.input_tokens <= tokens
-    assert purse.usage.output_tokens <= tokens
-    assert purse.cost <= usd + 1e-6
+            request_budget.settle(most, took if part < 0.9 else None)
+    assert request_budget.requests <= requests
+    assert request_budget.usage.input_tokens <= tokens
+    assert request_budget.usage.output_tokens <= tokens
+    assert request_budget.cost <= usd + 1e-6
 
 
 def test_requests_at_once_are_paid_for_before_any_has_ended() -> None:
     """What is open counts in full."""
-    purse = Purse(plan_of(9, 1000, None), None)
+    request_budget = RequestBudget(plan_of(9, 1000, None), None)
     each = Usage(input_tokens=400, output_tokens=10)
-    assert [purse.take(each) for _ in range(3)] == [True, True, False]
-    purse.settle(each, Usage(input_tokens=100, output_tokens=1))
-    assert purse.take(each)
+    assert [request_budget.take(each) for _ in range(3)] == [True, True, False]
+    request_budget.settle(each, Usage(input_tokens=100, output_tokens=1))
+    assert request_budget.take(each)
 
 
 @pytest.mark.parametrize("wire", Wire)

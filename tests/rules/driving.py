@@ -221,15 +221,15 @@ class Stage:
     With `compares` a test that made retries must have compared the body of each call (rule 118).
     """
 
-    def __init__(self, house: OperatorSettings | None = None, *, compares: bool = False) -> None:
+    def __init__(self, operator: OperatorSettings | None = None, *, compares: bool = False) -> None:
         self._compares = compares
         self._answers: list[Answer] = []
         self._upstream = ScriptedUpstream(self._next, strict=True)
         keep_own_count(self._upstream)
         # Turns of one module ask for the same things: each is to be taken.
-        house = house or OperatorSettings()
-        controls: Controls = msgspec.structs.replace(house.controls, remember_failures=0)
-        self._house: OperatorSettings = msgspec.structs.replace(house, controls=controls)
+        operator = operator or OperatorSettings()
+        controls: Controls = msgspec.structs.replace(operator.controls, remember_failures=0)
+        self._operator: OperatorSettings = msgspec.structs.replace(operator, controls=controls)
         self._gateways: dict[str, RunningGateway] = {}
         #: Which bodies of the script the test has compared.
         self.comparing = Comparing()
@@ -244,7 +244,7 @@ class Stage:
         self._upstream.start()
         for wire in WIRES:
             flag = f"{wire}={self._upstream.base_url}"
-            self._gateways[wire] = RunningGateway(flag, house=self._house, clock=_Hasty()).start()
+            self._gateways[wire] = RunningGateway(flag, operator=self._operator, clock=_Hasty()).start()
         return self
 
     def __exit__(

@@ -61,16 +61,16 @@ def _houses(folder: Path) -> tuple[OperatorSettings, OperatorSettings]:
     without, with_rule = folder / "before.toml", folder / "after.toml"
     without.write_text(upstream, encoding="utf-8")
     with_rule.write_text(upstream + TABLE, encoding="utf-8")
-    return load_settings(without, environment={}).house, load_settings(with_rule, environment={}).house
+    return load_settings(without, environment={}).operator, load_settings(with_rule, environment={}).operator
 
 
 def _ask(
-    question: str, wire: str, model: Callable[[Recorded], Answer], house: OperatorSettings, *, stream: bool
+    question: str, wire: str, model: Callable[[Recorded], Answer], operator: OperatorSettings, *, stream: bool
 ) -> Run:
     """Ask as an agent does: run the tool for each call, until there is an answer."""
     steps: list[Step] = [User(question)]
     lookups = 0
-    with Rig(model=model, upstream=wire, house=house) as rig:
+    with Rig(model=model, upstream=wire, operator=operator) as rig:
         rig.comparing.leave("it is about the answer; what a rule sends is compared in test_grounding")
         for number in range(4):
             got = rig.ask(wire, write_body(wire, *steps, model=MODEL, tools=(SEARCH, WEATHER), stream=stream))
@@ -128,7 +128,7 @@ async def test_before_and_after_in_the_library(through_gateway: bool) -> None:
     for rules in ((), (RULE,)):
         with (
             ScriptedUpstream(_guesser) as upstream,
-            RunningGateway(f"chat={upstream.base_url}", house=OperatorSettings(rules=rules)) as gateway,
+            RunningGateway(f"chat={upstream.base_url}", operator=OperatorSettings(rules=rules)) as gateway,
         ):
             at, own = (gateway.base_url, ()) if through_gateway else (upstream.base_url, rules)
             agent = Agent(Upstream(f"chat={at}", model=MODEL), tools=[search_hero_docs], rules=own)

@@ -250,8 +250,8 @@ def test_starved_prompts_are_reported(wire: str, stream: bool) -> None:
 def test_starved_prompts_are_refused_where_the_operator_says_so(wire: str, stream: bool) -> None:
     """Rule 132: refused, a starved reply is a typed error and is not tried again: the prompt would be cut again."""
     asked = request(wire, LONG, stream=stream, choice="get_weather")
-    house = OperatorSettings(controls=Controls(refuse_starved=True))
-    with Rig(CALL, upstream=wire, house=house) as rig:
+    operator = OperatorSettings(controls=Controls(refuse_starved=True))
+    with Rig(CALL, upstream=wire, operator=operator) as rig:
         got = rig.ask(wire, asked)
         assert rig.bodies == [asked]
     assert (got.status, got.calls, got.outcome[3]) == (FAILED[wire], (), "starved")

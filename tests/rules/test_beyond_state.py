@@ -150,11 +150,11 @@ POLICIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def test_reasoning_of_earlier_turns_follows_the_profile(policy: str) -> None:
     """Rule 124: kept as it is, renamed to the field the upstream takes, or dropped; everything else is the same."""
     facts, field = POLICIES[policy]
-    house = OperatorSettings(overrides=read_overrides([{"models": ["some-model"], **facts}]))
+    operator = OperatorSettings(overrides=read_overrides([{"models": ["some-model"], **facts}]))
     turn = {"role": "assistant", "content": "Hello."}
     asked = request("chat", "Hi", model="some-model")
     asked["messages"] += [turn | {"reasoning_content": "Hm."}, {"role": "user", "content": "Weather?"}]
-    with Rig(FINE, upstream="chat", house=house) as rig:
+    with Rig(FINE, upstream="chat", operator=operator) as rig:
         got = rig.ask("chat", asked)
         (sent,) = rig.bodies
     assert sent == {**asked, "messages": [asked["messages"][0], turn | field, asked["messages"][2]]}

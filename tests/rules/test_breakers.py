@@ -44,11 +44,11 @@ class Stand:
         self.clock = FakeClock()
         self.wire = wire
         self._upstream = ScriptedUpstream(answers).start()
-        house = OperatorSettings(
+        operator = OperatorSettings(
             budget=Budget(breaker=rule), controls=Controls(limits=Limits(extra_calls=0), **controls)
         )
         flags = [f"{name}:{wire}={self._upstream.base_url}" for name in ("a", "b")]
-        self._gateway = RunningGateway(*flags, house=house, clock=self.clock)
+        self._gateway = RunningGateway(*flags, operator=operator, clock=self.clock)
 
     def __enter__(self) -> Self:
         self._gateway.start()
@@ -166,10 +166,10 @@ def test_answers_that_break_off_count(broken: Answer, protocol: Protocol | None)
 def test_retries_stop_when_the_breaker_opens() -> None:
     """Rule 94: a turn's own retries are checked like first calls."""
     clock = FakeClock()
-    house = OperatorSettings(budget=Budget(breaker=RULE))
+    operator = OperatorSettings(budget=Budget(breaker=RULE))
     with (
         ScriptedUpstream([DOWN] * 5) as upstream,
-        RunningGateway(f"chat={upstream.base_url}", house=house, clock=clock) as gateway,
+        RunningGateway(f"chat={upstream.base_url}", operator=operator, clock=clock) as gateway,
     ):
         got = read_outcome("chat", post(gateway.url + PATHS["chat"], request("chat")))
     assert (got.status, got.error["code"], got.attempts) == (503, "breaker_open", 2)
@@ -179,12 +179,12 @@ def test_retries_stop_when_the_breaker_opens() -> None:
 def test_a_refused_call_is_no_probe() -> None:
     """Rules 94, 111: a call that the budget refuses leaves the probe to the next one."""
     clock = FakeClock()
-    house = OperatorSettings(
+    operator = OperatorSettings(
         budget=Budget(breaker=RULE, caps=Caps(calls=3)), controls=Controls(limits=Limits(extra_calls=0))
     )
     with (
         ScriptedUpstream([DOWN, DOWN, OPEN, OPEN]) as upstream,
-        RunningGateway(f"chat={upstream.base_url}", house=house, clock=clock) as gateway,
+        RunningGateway(f"chat={upstream.base_url}", operator=operator, clock=clock) as gateway,
     ):
 
         def ask(session: str) -> int:

@@ -52,8 +52,8 @@ def ask(
 
 def gateway_on(upstream: ScriptedUpstream, wire: str, budget: Budget | None, **controls: Any) -> RunningGateway:
     """Return a gateway with a budget before the upstream."""
-    house = OperatorSettings(budget=budget, controls=Controls(**controls))
-    return RunningGateway(f"{wire}={upstream.base_url}", house=house, clock=FakeClock())
+    operator = OperatorSettings(budget=budget, controls=Controls(**controls))
+    return RunningGateway(f"{wire}={upstream.base_url}", operator=operator, clock=FakeClock())
 
 
 def details(outcome: Outcome) -> dict[str, Any]:
@@ -164,10 +164,10 @@ def test_warnings_let_pass() -> None:
 def test_wall_time() -> None:
     """Rule 94: a session's time runs from its first call, and at >= it is over."""
     clock = FakeClock()
-    house = OperatorSettings(budget=Budget(caps=Caps(seconds=60)))
+    operator = OperatorSettings(budget=Budget(caps=Caps(seconds=60)))
     with (
         ScriptedUpstream([OPEN] * 2) as upstream,
-        RunningGateway(f"chat={upstream.base_url}", house=house, clock=clock) as gateway,
+        RunningGateway(f"chat={upstream.base_url}", operator=operator, clock=clock) as gateway,
     ):
         statuses = [ask(gateway, "chat").status]
         clock.advance(59)
@@ -190,9 +190,9 @@ def test_whose_session_it_is() -> None:
     statuses: dict[SessionBy, list[int]] = {}
     for by in SessionBy:
         with ScriptedUpstream([OPEN] * 5) as upstream:
-            house = OperatorSettings(budget=Budget(caps=Caps(calls=1)))
-            given = settings_from_flags(f"chat={upstream.base_url}", house=house)
-            given = type(given)(server=given.server, endpoints=given.endpoints, house=house, session_by=by)
+            operator = OperatorSettings(budget=Budget(caps=Caps(calls=1)))
+            given = settings_from_flags(f"chat={upstream.base_url}", operator=operator)
+            given = type(given)(server=given.server, endpoints=given.endpoints, operator=operator, session_by=by)
             with RunningGateway(settings=given) as gateway:
                 statuses[by] = [
                     ask(gateway, "chat", key=key, headers={"x-mustcall-session": name} if name else {}).status

@@ -49,7 +49,7 @@ DIRECTIVE = Wording().call_named[0].format(tool="get_weather")
 FIRMER = Wording().call_named[1].format(tool="get_weather")
 
 
-def _house(**controls: Any) -> OperatorSettings:
+def _operator(**controls: Any) -> OperatorSettings:
     return OperatorSettings(controls=Controls(**controls))
 
 
@@ -102,7 +102,7 @@ def test_no_choice_is_no_key(caller: str, upstream: str) -> None:
 @pytest.mark.parametrize("choice", ["none", "auto", "required", "get_weather"])
 def test_no_tools_no_choice(caller: str, upstream: str, choice: str) -> None:
     """Rule 4: without tools the body has no `tool_choice`, whatever was chosen; what was dropped is reported."""
-    with Rig(TEXT, upstream=upstream, house=_house(strict_force=False)) as rig:
+    with Rig(TEXT, upstream=upstream, operator=_operator(strict_force=False)) as rig:
         got = rig.ask(caller, write_body(caller, ASK, model=MODEL, tools=(), choice=choice))
         assert rig.bodies == [expect_body(caller, upstream, ASK, model=MODEL, tools=())]
     assert got.text == "It is sunny."
@@ -209,7 +209,7 @@ def test_the_only_tool_named_on_the_same_wire_is_any() -> None:
 def test_a_server_without_named_choice(wire: str, stream: bool) -> None:
     """Rule 7: where no tool can be named, the tools are reduced to it and `required` is sent; the reply is checked."""
     facts = {"models": ["local-*"], "named": False, "forced": "always", "reasoning": "never"}
-    with Rig(TEXT, CALL, upstream=wire, house=OperatorSettings(overrides=read_overrides([facts]))) as rig:
+    with Rig(TEXT, CALL, upstream=wire, operator=OperatorSettings(overrides=read_overrides([facts]))) as rig:
         got = rig.ask(wire, write_body(wire, ASK, model="local-1", choice="get_weather", stream=stream))
         first = write_body(wire, ASK, model="local-1", tools=[WEATHER], choice="required", stream=stream)
         assert rig.bodies == [first, _followed(wire, first, "It is sunny.", FIRMER)]
@@ -221,7 +221,7 @@ def test_a_server_without_named_choice(wire: str, stream: bool) -> None:
 def test_a_server_without_any_choice(wire: str, stream: bool) -> None:
     """Rule 7: where nothing can be forced, the choice becomes a directive; the reply is checked, and streamed (137)."""
     facts = {"models": ["local-*"], "forced": "never", "reasoning": "never"}
-    with Rig(TEXT, CALL, upstream=wire, house=OperatorSettings(overrides=read_overrides([facts]))) as rig:
+    with Rig(TEXT, CALL, upstream=wire, operator=OperatorSettings(overrides=read_overrides([facts]))) as rig:
         got = rig.ask(wire, write_body(wire, ASK, model="local-1", choice="get_weather", stream=stream))
         first = _followed(wire, write_body(wire, ASK, model="local-1", choice="auto", stream=True), None, DIRECTIVE)
         assert rig.bodies == [first, _followed(wire, first, "It is sunny.", FIRMER)]
@@ -318,9 +318,9 @@ def test_a_tool_locked_off_is_never_forced(wire: str, strict: bool) -> None:
     """Rule 8: a tool locked off is forced in no mode: not by the caller, not by `force_tools`, not by a rule."""
     locked = {"get_weather": ToolControls(locked_off=True)}
     rules = (GroundingRule(name="weather", triggers="weather", tool="get_weather"),)
-    house = OperatorSettings(controls=Controls(strict_force=strict, tools=locked), rules=rules)
+    operator = OperatorSettings(controls=Controls(strict_force=strict, tools=locked), rules=rules)
     unforced = write_body(wire, ASK, model=MODEL)
-    with Rig(TEXT, TEXT, TEXT, upstream=wire, house=house) as rig:
+    with Rig(TEXT, TEXT, TEXT, upstream=wire, operator=operator) as rig:
         chosen = rig.ask(wire, unforced | {"tool_choice": choice_on(wire, "get_weather")})
         forced = rig.ask(wire, unforced, {"x-mustcall-force-tools": "get_weather"})
         grounded = rig.ask(wire, unforced)
@@ -340,10 +340,10 @@ def test_a_tool_locked_off_is_never_forced(wire: str, strict: bool) -> None:
 @pytest.mark.parametrize("spare", [True, False], ids=["then another", "again and again"])
 def test_a_tool_locked_off_meets_no_force(wire: str, stream: bool, spare: bool) -> None:
     """Rule 8: where any tool must be called, a call of one that is locked off is not delivered and does not count."""
-    house = OperatorSettings(controls=Controls(tools={"get_weather": ToolControls(locked_off=True)}))
+    operator = OperatorSettings(controls=Controls(tools={"get_weather": ToolControls(locked_off=True)}))
     script = [CALL, Turn(Call("get_time", {"zone": "CET"}))] if spare else [CALL] * 5
     asked = write_body(wire, ASK, model="unheard-of", stream=stream, choice="required")
-    with Rig(*script, upstream=wire, house=house, strict=False) as rig:
+    with Rig(*script, upstream=wire, operator=operator, strict=False) as rig:
         rig.comparing.leave("the bodies of the ladder are compared in test_force_ladder")
         got = rig.ask(wire, asked)
         sent = rig.bodies
@@ -360,9 +360,9 @@ def test_a_tool_locked_off_meets_no_force(wire: str, stream: bool, spare: bool) 
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_a_tool_locked_off_may_be_chosen_freely(wire: str, stream: bool) -> None:
     """Rule 8: locked off is about forces: under `auto` its call is delivered as it came."""
-    house = OperatorSettings(controls=Controls(tools={"get_weather": ToolControls(locked_off=True)}))
+    operator = OperatorSettings(controls=Controls(tools={"get_weather": ToolControls(locked_off=True)}))
     asked = write_body(wire, ASK, model=MODEL, stream=stream, choice="auto")
-    with Rig(CALL, upstream=wire, house=house) as rig:
+    with Rig(CALL, upstream=wire, operator=operator) as rig:
         got = rig.ask(wire, asked)
         assert rig.bodies == [asked]
     assert [name for name, _ in got.calls] == ["get_weather"]
@@ -390,8 +390,8 @@ def test_a_caller_forces_a_tool_for_one_request(wire: str, stream: bool, force: 
 def test_the_step_cap_comes_before_the_caller(wire: str) -> None:
     """Rule 10: at the step cap `none` goes out with a notice, whatever the caller, a setting or a rule demands."""
     rules = (GroundingRule(name="weather", triggers="weather", tool="get_weather"),)
-    house = OperatorSettings(controls=Controls(step_cap=1), rules=rules)
-    with Rig(TEXT, upstream=wire, house=house) as rig:
+    operator = OperatorSettings(controls=Controls(step_cap=1), rules=rules)
+    with Rig(TEXT, upstream=wire, operator=operator) as rig:
         asked = write_body(wire, *HISTORY, model=MODEL, choice="get_weather")
         got = rig.ask(wire, asked, {"x-mustcall-force-tools": "get_time"})
         capped = _followed(wire, asked | {"tool_choice": choice_on(wire, "none")}, None, STEP_CAP_NOTICE)
@@ -405,7 +405,7 @@ def test_the_step_cap_comes_before_the_caller(wire: str) -> None:
 def test_the_caller_comes_before_a_rule(wire: str, choice: str) -> None:
     """Rule 10: an explicit choice of the caller's stands against a grounding rule that matches."""
     rules = (GroundingRule(name="weather", triggers="weather", tool="get_time"),)
-    with Rig(TEXT if choice == "none" else CALL, upstream=wire, house=OperatorSettings(rules=rules)) as rig:
+    with Rig(TEXT if choice == "none" else CALL, upstream=wire, operator=OperatorSettings(rules=rules)) as rig:
         asked = write_body(wire, ASK, model=MODEL, choice=choice)
         got = rig.ask(wire, asked)
         assert rig.bodies == [asked]
@@ -418,7 +418,7 @@ def test_the_caller_comes_before_a_rule(wire: str, choice: str) -> None:
 def test_a_rule_comes_before_the_default(wire: str, choice: str | None) -> None:
     """Rule 10: a rule stands against no choice, and against `auto`, which is the default spelt out."""
     rules = (GroundingRule(name="weather", triggers="weather", tool="get_time"),)
-    with Rig(OTHER, upstream=wire, house=OperatorSettings(rules=rules)) as rig:
+    with Rig(OTHER, upstream=wire, operator=OperatorSettings(rules=rules)) as rig:
         got = rig.ask(wire, write_body(wire, ASK, model=MODEL, choice=choice))
         assert rig.bodies == [write_body(wire, ASK, model=MODEL, choice="get_time")]
     assert (got.calls, got.adaptations) == ((("get_time", {"zone": "CET"}),), ["force_added:get_time"])

@@ -46,7 +46,7 @@ from mustcall.core.parts import Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool
-from mustcall.engine.turns import set_course
+from mustcall.engine.turns import make_turn_state
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.reply.judge import judge
 from mustcall.policy.scanning.reply_scanner import ReplyScanner
@@ -55,8 +55,8 @@ from mustcall.policy.facts.wording import Wording
 
 tool = Tool(name="f", parameters={"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]})
 request = Request(model="m", messages=(Message(role=Role.USER, parts=(Text(text="Hi"),)),), tools=(tool,))
-course = set_course(request, Profile(), "i", controls=Controls(protocol=Protocol.NATIVE), wording=Wording())
-case = course.case("t", 0)
+turn_state = make_turn_state(request, Profile(), "i", controls=Controls(protocol=Protocol.NATIVE), wording=Wording())
+case = turn_state.case("t", 0)
 replies = [
     Reply(id="r", model="m", parts=parts, finish=finish)
     for parts in (
@@ -67,7 +67,7 @@ replies = [
 ]
 
 def run():
-    return [judge(case, reply, ReplyScanner(course.lookout(), "t").read(reply)) for reply in replies]
+    return [judge(case, reply, ReplyScanner(turn_state.lookout(), "t").read(reply)) for reply in replies]
 
 def forbid(event, arguments):
     if event.split(".")[0] in ("open", "socket", "os", "subprocess", "time", "urllib", "shutil", "tempfile"):

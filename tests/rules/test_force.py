@@ -13,7 +13,7 @@ import pytest
 
 from mustcall.core.origin import Wire
 from mustcall.core.tools import ChoiceMode
-from mustcall.engine.turns import OperatorSettings, set_course
+from mustcall.engine.turns import OperatorSettings, make_turn_state
 from mustcall.policy.facts.controls import Controls, OnUnmet
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.request.plan import RungKind
@@ -135,11 +135,11 @@ def test_the_choice_is_recorded_before_it_is_softened(wire: str, choice: str) ->
     """Rule 21: plan and directive know the caller's own choice and its reasoning, whatever the attempt sends."""
     request = codec_for(Wire(wire)).decode_request(json.dumps(asked(wire, choice=choice)).encode())
     profile = resolve(CLAUDE, "http://127.0.0.1/v1", Wire.MESSAGES, (), upstream="main").profile
-    course = set_course(request, profile, "main", controls=Controls(), wording=Wording())
-    assert course.plan.demand.choice is request.tool_choice
-    assert course.plan.reasoning is True
-    assert [rung.kind for rung in course.plan.rungs] == [RungKind.SOFT, RungKind.HARD]
-    sent = course.shaped().request
+    turn_state = make_turn_state(request, profile, "main", controls=Controls(), wording=Wording())
+    assert turn_state.plan.demand.choice is request.tool_choice
+    assert turn_state.plan.reasoning is True
+    assert [rung.kind for rung in turn_state.plan.rungs] == [RungKind.SOFT, RungKind.HARD]
+    sent = turn_state.shaped().request
     assert sent.tool_choice is not None
     assert sent.tool_choice.mode is ChoiceMode.AUTO
     assert sent.reasoning == request.reasoning
@@ -243,12 +243,12 @@ def test_the_next_request_thinks_as_configured(wire: str, stream: bool) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_next_request_reasons_as_configured(upstream: str, stream: bool) -> None:
     """Rule 24: where reasoning was off for the retry, the caller's next requests are sent byte for byte."""
-    house = OperatorSettings(overrides=read_overrides([{"models": ["gpt-5.1"], "forced": "without_reasoning"}]))
+    operator = OperatorSettings(overrides=read_overrides([{"models": ["gpt-5.1"], "forced": "without_reasoning"}]))
     done = (User(ASK), Called("call_1", "get_weather", PARIS), Result("call_1", "sunny"))
     following = asked(upstream, *done, model="gpt-5.1", choice="auto", stream=stream)
     new = asked(upstream, User("Hello?"), model="gpt-5.1", choice="auto", stream=stream)
     off = {"chat": {"reasoning_effort": "none"}, "responses": {"reasoning": {"effort": "none"}}}[upstream]
-    with Rig(thought(), CALL, Turn(Say("Sunny.")), Turn(Say("Hello.")), upstream=upstream, house=house) as rig:
+    with Rig(thought(), CALL, Turn(Say("Sunny.")), Turn(Say("Hello.")), upstream=upstream, operator=operator) as rig:
         rig.ask(upstream, asked(upstream, model="gpt-5.1", stream=stream))
         rig.ask(upstream, following)
         rig.ask(upstream, new)
@@ -263,9 +263,9 @@ def test_the_next_request_reasons_as_configured(upstream: str, stream: bool) -> 
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_first_answer_stays_in_context_on_every_wire(upstream: str, stream: bool) -> None:
     """Rule 25: text and reasoning of the first attempt stay, as the upstream's wire carries them, then a user turn."""
-    house = OperatorSettings(overrides=read_overrides([{"models": ["gpt-5.1"], "forced": "without_reasoning"}]))
+    operator = OperatorSettings(overrides=read_overrides([{"models": ["gpt-5.1"], "forced": "without_reasoning"}]))
     turns = "input" if upstream == "responses" else "messages"
-    with Rig(Turn(Think("hm"), Say("It is sunny.")), CALL, upstream=upstream, house=house) as rig:
+    with Rig(Turn(Think("hm"), Say("It is sunny.")), CALL, upstream=upstream, operator=operator) as rig:
         got = rig.ask(upstream, asked(upstream, model="gpt-5.1", stream=stream))
         first, second = rig.bodies
     directive, firmer = turns_on(upstream, [User(NAMED[0]), User(NAMED[1])])
@@ -358,10 +358,10 @@ def test_truncated_replies_to_the_end_are_an_error(wire: str, stream: bool) -> N
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_filtered_reply_is_not_retried(upstream: str, stream: bool) -> None:
     """Rule 26: a content filter is the end, on the wires that have a word for it."""
-    house = OperatorSettings(overrides=read_overrides([{"models": ["gpt-5.1"], "forced": "without_reasoning"}]))
+    operator = OperatorSettings(overrides=read_overrides([{"models": ["gpt-5.1"], "forced": "without_reasoning"}]))
     turns = "input" if upstream == "responses" else "messages"
     filtered = Turn(Say("It is"), finish="content_filter")
-    with Rig(filtered, CALL, upstream=upstream, house=house) as rig:
+    with Rig(filtered, CALL, upstream=upstream, operator=operator) as rig:
         got = rig.ask(upstream, asked(upstream, model="gpt-5.1", stream=stream))
         (sent,) = rig.bodies
     plain = asked(upstream, model="gpt-5.1", choice="auto", stream=stream)
@@ -410,10 +410,10 @@ def test_an_unmet_force_is_a_typed_error(wire: str, stream: bool) -> None:
 @pytest.mark.parametrize("way", ["header", "body", "setting"])
 def test_an_unmet_force_can_be_an_answer(wire: str, stream: bool, way: str) -> None:
     """Rule 27: `answer`, asked for by header, body or setting, returns the reply and says that the force is unmet."""
-    house = OperatorSettings(controls=Controls(on_unmet=OnUnmet.ANSWER)) if way == "setting" else OperatorSettings()
+    operator = OperatorSettings(controls=Controls(on_unmet=OnUnmet.ANSWER)) if way == "setting" else OperatorSettings()
     headers = {"x-mustcall-on-unmet": "answer"} if way == "header" else {}
     extension = {"mustcall": {"on_unmet": "answer"}} if way == "body" else {}
-    with Rig(thought(), Turn(Say("Still sunny.")), house=house) as rig:
+    with Rig(thought(), Turn(Say("Still sunny.")), operator=operator) as rig:
         got = rig.ask(wire, asked(wire, stream=stream) | extension, headers)
         soft = soft_body(wire, stream=stream)
         assert rig.bodies == [soft, hard(soft)]

@@ -112,7 +112,7 @@ def test_a_schema_answer_is_checked_too(wire: str) -> None:
 def test_without_schema_output_the_reminders_are_the_end(wire: str) -> None:
     """Rule 28: where the upstream has no schema output, rule 27 follows the third reminder."""
     facts = {"models": [STUBBORN], "schema_output": False}
-    with Rig(*map(thought, range(1, 5)), CALL, house=OperatorSettings(overrides=read_overrides([facts]))) as rig:
+    with Rig(*map(thought, range(1, 5)), CALL, operator=OperatorSettings(overrides=read_overrides([facts]))) as rig:
         got = rig.ask(wire, asked(wire, model=STUBBORN))
         assert rig.bodies == _reminded(soft_body(wire, model=STUBBORN), 3)
     assert (got.status, got.outcome[:3]) == (FAILED[wire], ("failure", "4", "unmet"))

@@ -54,7 +54,7 @@ def _asked(wire: str, *steps: Step | str, **settings: Any) -> dict[str, Any]:
 def test_a_rule_forces_the_first_step_only(wire: str, stream: bool) -> None:
     """Rule 12: "What is Hero OS?" forces `search_hero_docs` by name, on the first step only; then `auto` holds."""
     first, second = _asked(wire, QUESTION, stream=stream), _asked(wire, *STEPS, stream=stream)
-    with Rig(FOUND, TEXT, upstream=wire, house=HOUSE) as rig:
+    with Rig(FOUND, TEXT, upstream=wire, operator=HOUSE) as rig:
         searched = rig.ask(wire, first)
         answered = rig.ask(wire, second)
         assert rig.bodies == [first | {"tool_choice": choice_on(wire, "search_hero_docs")}, second]
@@ -69,7 +69,7 @@ def test_a_rule_forces_the_first_step_only(wire: str, stream: bool) -> None:
 @pytest.mark.parametrize(("caller", "upstream"), [(one, other) for one in WIRES for other in WIRES if one != other])
 def test_a_rule_forces_across_wires(caller: str, upstream: str) -> None:
     """Rule 12: the force is written in the words of the upstream's wire, as specific(target) and not as required."""
-    with Rig(FOUND, upstream=upstream, house=HOUSE) as rig:
+    with Rig(FOUND, upstream=upstream, operator=HOUSE) as rig:
         got = rig.ask(caller, _asked(caller, QUESTION))
         forced = expect_body(caller, upstream, QUESTION, model=MODEL, tools=TOOLS, choice="search_hero_docs")
         assert rig.bodies == [forced]
@@ -78,7 +78,7 @@ def test_a_rule_forces_across_wires(caller: str, upstream: str) -> None:
 
 def test_a_rule_is_met_only_by_its_tool() -> None:
     """Rule 12: specific(target) is judged: the call of another tool is not what the rule asks for."""
-    with Rig(Turn(Call("get_weather", {"city": "Paris"})), FOUND, upstream="chat", house=HOUSE) as rig:
+    with Rig(Turn(Call("get_weather", {"city": "Paris"})), FOUND, upstream="chat", operator=HOUSE) as rig:
         got = rig.ask("chat", _asked("chat", QUESTION))
         forced = _asked("chat", QUESTION, choice="search_hero_docs")
         firmer = Wording().call_named[1].format(tool="search_hero_docs")
@@ -92,7 +92,7 @@ def test_a_rule_on_a_model_that_thinks(wire: str, stream: bool) -> None:
     settings = {"model": "claude-sonnet-4-6", "tools": TOOLS, "stream": stream}
     thought = Turn(Think("hm", signature="sig-1"), Say("It is an OS."))
     words = [sentence.format(tool="search_hero_docs") for sentence in Wording().call_named[:2]]
-    with Rig(thought, FOUND, house=HOUSE) as rig:
+    with Rig(thought, FOUND, operator=HOUSE) as rig:
         got = rig.ask(wire, _asked(wire, QUESTION, thinking=True, **settings))
         first = expect_body(wire, "messages", QUESTION, words[0], choice="auto", thinking=True, **settings)
         kept = [
@@ -118,7 +118,7 @@ def test_a_rule_on_a_model_that_thinks(wire: str, stream: bool) -> None:
 @pytest.mark.parametrize(("wire", "stream"), WAYS)
 def test_a_target_that_is_not_on_offer_is_reported(wire: str, stream: bool) -> None:
     """Rule 13: without the target on offer nothing is forced, and that is reported, never silent."""
-    with Rig(TEXT, upstream=wire, house=HOUSE) as rig:
+    with Rig(TEXT, upstream=wire, operator=HOUSE) as rig:
         asked = _asked(wire, QUESTION, tools=[WEATHER], stream=stream)
         got = rig.ask(wire, asked)
         assert rig.bodies == [asked]
@@ -128,7 +128,7 @@ def test_a_target_that_is_not_on_offer_is_reported(wire: str, stream: bool) -> N
 
 def test_without_any_tools_the_rule_is_reported() -> None:
     """Rule 13: also a request without tools says that a rule matched and could not be kept."""
-    with Rig(TEXT, upstream="chat", house=HOUSE) as rig:
+    with Rig(TEXT, upstream="chat", operator=HOUSE) as rig:
         asked = _asked("chat", QUESTION, tools=())
         got = rig.ask("chat", asked)
         assert rig.bodies == [asked]
@@ -143,7 +143,7 @@ def test_without_any_tools_the_rule_is_reported() -> None:
 def test_a_result_of_any_tool_ends_the_rule(wire: str) -> None:
     """Rule 13: a tool result for the current user message, of whichever tool, is the end of the force."""
     steps = (User(QUESTION), Called("call_1", "get_weather", {"city": "Paris"}), Result("call_1", "sunny"))
-    with Rig(TEXT, upstream=wire, house=HOUSE) as rig:
+    with Rig(TEXT, upstream=wire, operator=HOUSE) as rig:
         asked = _asked(wire, *steps)
         got = rig.ask(wire, asked)
         assert rig.bodies == [asked]
@@ -154,7 +154,7 @@ def test_a_result_of_any_tool_ends_the_rule(wire: str) -> None:
 def test_a_new_question_is_grounded_again(wire: str) -> None:
     """Rule 13: the result belongs to the question before; a new one that matches is forced again."""
     steps = (*STEPS, Assistant("An operating system."), User("And hero_shell?"))
-    with Rig(Turn(Call("search_hero_docs", QUERY, id="call_2")), upstream=wire, house=HOUSE) as rig:
+    with Rig(Turn(Call("search_hero_docs", QUERY, id="call_2")), upstream=wire, operator=HOUSE) as rig:
         got = rig.ask(wire, _asked(wire, *steps))
         assert rig.bodies == [_asked(wire, *steps, choice="search_hero_docs")]
     assert (got.calls, got.outcome[2]) == ((("search_hero_docs", QUERY),), "met")
@@ -164,7 +164,7 @@ def test_a_new_question_is_grounded_again(wire: str) -> None:
 def test_only_the_latest_user_message_counts(wire: str, stream: bool) -> None:
     """Rule 14: a match in an earlier turn alone does not fire, nor one in what the model said."""
     steps = (User(QUESTION), Assistant("Hero OS is an operating system."), User("Thanks. How is the weather?"))
-    with Rig(Turn(Call("get_weather", {"city": "Paris"})), upstream=wire, house=HOUSE) as rig:
+    with Rig(Turn(Call("get_weather", {"city": "Paris"})), upstream=wire, operator=HOUSE) as rig:
         asked = _asked(wire, *steps, stream=stream)
         got = rig.ask(wire, asked)
         assert rig.bodies == [asked]
@@ -178,7 +178,7 @@ def test_only_the_latest_user_message_counts(wire: str, stream: bool) -> None:
 )
 def test_words_that_fire(wire: str, words: str) -> None:
     """Rule 15: case does not matter, `hero_*` and phrases of several words match."""
-    with Rig(FOUND, upstream=wire, house=HOUSE) as rig:
+    with Rig(FOUND, upstream=wire, operator=HOUSE) as rig:
         got = rig.ask(wire, _asked(wire, words))
         assert rig.bodies == [_asked(wire, words, choice="search_hero_docs")]
     assert got.outcome == ("calls", "1", "met", "called")
@@ -190,7 +190,7 @@ def test_words_that_fire(wire: str, words: str) -> None:
 )
 def test_words_that_do_not_fire(wire: str, words: str) -> None:
     """Rule 15: an unrelated use of a word ("Who is your hero?") leaves the request untouched."""
-    with Rig(TEXT, upstream=wire, house=HOUSE) as rig:
+    with Rig(TEXT, upstream=wire, operator=HOUSE) as rig:
         asked = _asked(wire, words)
         got = rig.ask(wire, asked)
         assert rig.bodies == [asked]
@@ -225,7 +225,7 @@ def _turns(wire: str) -> str:
 def test_every_text_part_is_scanned(wire: str) -> None:
     """Rule 16: of a message of several parts all the texts are scanned, the second as well as the first."""
     asked = _asked(wire) | {_turns(wire): [_content(wire, "Look at this.", "Is it Hero OS?")]}
-    with Rig(FOUND, upstream=wire, house=HOUSE) as rig:
+    with Rig(FOUND, upstream=wire, operator=HOUSE) as rig:
         got = rig.ask(wire, asked)
         assert rig.bodies == [asked | {"tool_choice": choice_on(wire, "search_hero_docs")}]
     assert got.outcome == ("calls", "1", "met", "called")
@@ -241,7 +241,7 @@ def test_messages_without_words_do_not_raise(wire: str, odd: str) -> None:
         "no user": [{"role": "system" if wire != "responses" else "developer", "content": "Hero OS is secret."}],
     }[odd]
     asked = _asked(wire) | {_turns(wire): turns}
-    with Rig(TEXT, upstream=wire, house=HOUSE, strict=False) as rig:
+    with Rig(TEXT, upstream=wire, operator=HOUSE, strict=False) as rig:
         got = rig.ask(wire, asked)
         assert rig.bodies == [asked]
     assert (got.text, got.outcome[2], got.adaptations) == ("An operating system.", "none", [])
@@ -256,7 +256,7 @@ def test_a_directive_goes_with_the_force(wire: str, stream: bool) -> None:
     words = "Look it up in the docs first."
     rule = GroundingRule(name="hero", triggers="hero os|hero_*", tool="search_hero_docs", directive=words)
     unrelated = _asked(wire, "Who is your hero?", stream=stream)
-    with Rig(FOUND, TEXT, upstream=wire, house=OperatorSettings(rules=(rule,))) as rig:
+    with Rig(FOUND, TEXT, upstream=wire, operator=OperatorSettings(rules=(rule,))) as rig:
         got = rig.ask(wire, _asked(wire, QUESTION, stream=stream))
         other = rig.ask(wire, unrelated)
         forced = _asked(wire, QUESTION, choice="search_hero_docs", stream=stream)
@@ -272,8 +272,8 @@ def test_a_directive_goes_with_the_force(wire: str, stream: bool) -> None:
 def test_without_a_match_the_bytes_are_the_same(wire: str, stream: bool) -> None:
     """Rule 18: a message that matches no rule goes out byte for byte as it does without rules."""
     sent: list[bytes] = []
-    for house in (OperatorSettings(), HOUSE):
-        with Rig(TEXT, upstream=wire, house=house) as rig:
+    for operator in (OperatorSettings(), HOUSE):
+        with Rig(TEXT, upstream=wire, operator=operator) as rig:
             assert rig.ask(wire, _asked(wire, "Who is your hero?", stream=stream)).text == "An operating system."
             assert len(rig.bodies) == 1
             sent.append(rig.requests[0].raw)
@@ -285,7 +285,7 @@ def test_the_bytes_are_the_callers_own() -> None:
     body = b'{ "messages" : [{"content":"Who is your hero?", "role":"user"}],\n"x_own": 1.0, "model":"gpt-4o"}'
     with (
         ScriptedUpstream([TEXT], strict=True) as upstream,
-        RunningGateway(f"chat={upstream.base_url}", house=HOUSE) as gateway,
+        RunningGateway(f"chat={upstream.base_url}", operator=HOUSE) as gateway,
     ):
         assert post(f"{gateway.base_url}/chat/completions", body).status == 200
         assert [one.raw for one in upstream.requests] == [body]
@@ -295,8 +295,8 @@ def test_the_bytes_are_the_callers_own() -> None:
 def test_the_target_survives_the_reduction_of_tools(wire: str) -> None:
     """Rule 19: where the engine itself reduces the tools (no named choice, rule 7), the rule's target is what stays."""
     facts = {"models": ["local-*"], "named": False, "forced": "always", "reasoning": "never"}
-    house = OperatorSettings(rules=(HERO,), overrides=read_overrides([facts]))
-    with Rig(FOUND, upstream=wire, house=house) as rig:
+    operator = OperatorSettings(rules=(HERO,), overrides=read_overrides([facts]))
+    with Rig(FOUND, upstream=wire, operator=operator) as rig:
         got = rig.ask(wire, _asked(wire, QUESTION, model="local-1"))
         assert rig.bodies == [_asked(wire, QUESTION, model="local-1", tools=[SEARCH], choice="required")]
     assert (got.calls, got.outcome[2]) == ((("search_hero_docs", QUERY),), "met")

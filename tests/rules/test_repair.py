@@ -180,7 +180,7 @@ def test_the_third_same_call_in_a_row_is_reported(wire: str) -> None:
 def test_a_blocked_loop_is_an_error(wire: str, stream: bool) -> None:
     """Rule 108: past the tool's own limit the call is not delivered, and nothing more is tried."""
     below, above = (request(wire, "Weather?", *rounds(count), stream=stream) for count in (2, 3))
-    with Rig(Turn(AGAIN), Turn(AGAIN), upstream=wire, house=blocking(4)) as rig:
+    with Rig(Turn(AGAIN), Turn(AGAIN), upstream=wire, operator=blocking(4)) as rig:
         free, blocked = rig.ask(wire, below), rig.ask(wire, above)
         assert rig.bodies == [below, above]
     assert len(free.calls) == 1
@@ -195,10 +195,10 @@ def test_the_same_output_twice_can_block(wire: str) -> None:
     same, other = (request(wire, "Weather?", *rounds(2, output=output)) for output in ("Rain.", "Rain {}."))
     quiet = OperatorSettings(controls=Controls(tools={"get_weather": ToolControls(loop_advice=0)}))
     told = OperatorSettings(controls=Controls(tools={"get_weather": ToolControls(loop_advice=0, loop_block_same=True)}))
-    with Rig(Turn(AGAIN), upstream=wire, house=quiet) as rig:
+    with Rig(Turn(AGAIN), upstream=wire, operator=quiet) as rig:
         reported = rig.ask(wire, same)
         assert rig.bodies == [same]
-    with Rig(Turn(AGAIN), Turn(AGAIN), upstream=wire, house=told) as rig:
+    with Rig(Turn(AGAIN), Turn(AGAIN), upstream=wire, operator=told) as rig:
         blocked, free = rig.ask(wire, same), rig.ask(wire, other)
         assert rig.bodies == [same, other]
     assert (len(reported.calls), reported.adaptations) == (1, ["reported:looping"])
@@ -211,12 +211,12 @@ def test_the_same_output_twice_can_block(wire: str) -> None:
 def test_settings_are_per_tool_and_rounds_count_once(wire: str) -> None:
     """Rule 108: another tool's block is not this one's, and the same call twice in one round is one round of it."""
     asked = request(wire, "Weather?", *rounds(1), tools=(WEATHER, TIME))
-    with Rig(Turn(AGAIN, AGAIN), upstream=wire, house=blocking(2, "get_time")) as rig:
+    with Rig(Turn(AGAIN, AGAIN), upstream=wire, operator=blocking(2, "get_time")) as rig:
         other = rig.ask(wire, asked)
         assert rig.bodies == [asked]
-    with Rig(Turn(AGAIN, AGAIN), upstream=wire, house=blocking(3)) as rig:
+    with Rig(Turn(AGAIN, AGAIN), upstream=wire, operator=blocking(3)) as rig:
         once = rig.ask(wire, asked)
-    with Rig(Turn(AGAIN, AGAIN), upstream=wire, house=blocking(2)) as rig:
+    with Rig(Turn(AGAIN, AGAIN), upstream=wire, operator=blocking(2)) as rig:
         own = rig.ask(wire, asked)
         assert rig.bodies == [asked]
     assert [(len(got.calls), got.adaptations) for got in (other, once)] == [(2, []), (2, [])]
@@ -227,7 +227,7 @@ def test_settings_are_per_tool_and_rounds_count_once(wire: str) -> None:
 def test_a_new_user_message_starts_the_count_anew(wire: str) -> None:
     """Rule 108: in a row means since the user last spoke."""
     asked = request(wire, "Weather?", *rounds(3), "And now?")
-    with Rig(Turn(AGAIN), upstream=wire, house=blocking(2)) as rig:
+    with Rig(Turn(AGAIN), upstream=wire, operator=blocking(2)) as rig:
         got = rig.ask(wire, asked)
         assert rig.bodies == [asked]
     assert (len(got.calls), got.adaptations) == (1, [])
@@ -245,7 +245,7 @@ def test_at_the_step_cap_nothing_may_be_called(wire: str, stream: bool) -> None:
     below, at_cap = (request(wire, "Weather?", *rounds(count), stream=stream) for count in (1, 2))
     none = {"type": "none"} if wire == "messages" else "none"
     capped = OperatorSettings(controls=Controls(step_cap=2))
-    with Rig(Turn(AGAIN), Turn(Say("It rains."), AGAIN), upstream=wire, house=capped) as rig:
+    with Rig(Turn(AGAIN), Turn(Say("It rains."), AGAIN), upstream=wire, operator=capped) as rig:
         free, last = rig.ask(wire, below), rig.ask(wire, at_cap)
         assert rig.bodies == [below, reminded(wire, at_cap, NOTICE, tool_choice=none)]
     assert len(free.calls) == 1
@@ -256,7 +256,7 @@ def test_at_the_step_cap_nothing_may_be_called(wire: str, stream: bool) -> None:
 def test_the_step_cap_outranks_a_force() -> None:
     """Rules 10, 109: at the cap the caller's own force is dropped, and said to be."""
     asked = request("chat", "Weather?", *rounds(2), choice="get_weather")
-    with Rig(FINE, upstream="chat", house=OperatorSettings(controls=Controls(step_cap=2))) as rig:
+    with Rig(FINE, upstream="chat", operator=OperatorSettings(controls=Controls(step_cap=2))) as rig:
         got = rig.ask("chat", asked)
         assert rig.bodies == [reminded("chat", asked, NOTICE, tool_choice="none")]
     assert got.adaptations[0] == "force_dropped:tool_choice"
@@ -266,7 +266,7 @@ def test_a_call_and_nothing_else_at_the_cap_is_no_answer() -> None:
     """Rules 38, 109: a reply that is empty without its call is asked for again, in bounds."""
     asked = request("chat", "Weather?", *rounds(2))
     capped = reminded("chat", asked, NOTICE, tool_choice="none")
-    with Rig(Turn(AGAIN), FINE, upstream="chat", house=OperatorSettings(controls=Controls(step_cap=2))) as rig:
+    with Rig(Turn(AGAIN), FINE, upstream="chat", operator=OperatorSettings(controls=Controls(step_cap=2))) as rig:
         got = rig.ask("chat", asked)
         assert rig.bodies == [capped, reminded("chat", capped, "The reply was empty. Please answer.")]
     assert (got.text, got.calls) == ("Fine.", ())

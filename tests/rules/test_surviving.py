@@ -52,7 +52,7 @@ def answered(wire: str, stream: bool, *before: Answer) -> tuple[list[bytes], byt
     last = request(wire, stream=stream, model=NATIVE)
     with (
         ScriptedUpstream([*before, GOOD]) as upstream,
-        RunningGateway(f"{wire}={upstream.base_url}", house=QUIET, clock=_Hasty()) as gateway,
+        RunningGateway(f"{wire}={upstream.base_url}", operator=QUIET, clock=_Hasty()) as gateway,
     ):
         if before:
             leave(upstream, "the request before only has to come to something; the last one's bytes are compared below")

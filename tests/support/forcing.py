@@ -274,7 +274,7 @@ class Rig:
         self,
         *script: Answer,
         upstream: str = "messages",
-        house: OperatorSettings | None = None,
+        operator: OperatorSettings | None = None,
         strict: bool = True,
         model: Callable[[Recorded], Answer] | None = None,
         **server: Any,
@@ -282,7 +282,7 @@ class Rig:
         self._upstream = ScriptedUpstream(script if model is None else model, strict=strict)
         keep_own_count(self._upstream)
         self._wire = upstream
-        self._house = house
+        self._operator = operator
         self._server = server
         self._gateway: RunningGateway | None = None
         #: Which bodies the test has compared: all of several must be (rule 118).
@@ -292,7 +292,7 @@ class Rig:
     def __enter__(self) -> Self:
         self._upstream.start()
         flag = f"{self._wire}={self._upstream.base_url}"
-        self._gateway = RunningGateway(flag, house=self._house, **self._server).start()
+        self._gateway = RunningGateway(flag, operator=self._operator, **self._server).start()
         return self
 
     def __exit__(

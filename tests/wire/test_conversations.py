@@ -18,7 +18,7 @@ from mustcall.core.errors import MustcallError
 from mustcall.core.history import Beginning, beginning_of
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Wire
-from mustcall.engine.turns import set_course
+from mustcall.engine.turns import make_turn_state
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Profile
 from mustcall.policy.facts.wording import Wording
@@ -239,12 +239,12 @@ def _outcome(
         # Read anew: what is known of a request from another profile must not be what makes both alike.
         request = codec_for(wire).decode_request(body, open_body(body, tenant, wire))
         try:
-            course = set_course(request, profile, issuer, controls=controls, wording=Wording())
-            shaped = course.shaped()
+            turn_state = make_turn_state(request, profile, issuer, controls=controls, wording=Wording())
+            shaped = turn_state.shaped()
         except MustcallError as error:
             told.append(_told(error))
             continue
-        told += [course.log.entries, shaped.request, echoes_in(request, shaped.request, Wording())]
+        told += [turn_state.log.entries, shaped.request, echoes_in(request, shaped.request, Wording())]
         for upstream in Wire:
             log = AdaptationLog()
             try:
@@ -377,7 +377,7 @@ def _memory(body: bytes, requests: int, other: Wire | None) -> tuple[int, int]:
     def send(number: int) -> None:
         came = body.replace(b"NUMBER", b"%06d" % number)
         request = codec_for(Wire.CHAT).decode_request(came, open_body(came, tenant, Wire.CHAT))
-        shaped = set_course(request, Profile(), "me", controls=Controls(), wording=Wording()).shaped()
+        shaped = make_turn_state(request, Profile(), "me", controls=Controls(), wording=Wording()).shaped()
         if other is not None:
             write_body(
                 codec_for(other).encode_request(shaped.request, Target(issuer="me"), AdaptationLog(), pieces=True)
@@ -465,7 +465,7 @@ def test_what_is_known_of_a_branch_is_small() -> None:
         body = json.dumps({"model": "m", "messages": history, "tools": tools}).encode()
         request = codec_for(Wire.CHAT).decode_request(body, open_body(body, tenant, Wire.CHAT))
         with contextlib.suppress(MustcallError):
-            set_course(request, Profile(), "me", controls=Controls(), wording=Wording())
+            make_turn_state(request, Profile(), "me", controls=Controls(), wording=Wording())
         beginning = beginning_of(request)
         assert beginning is not None
         assert beginning.held

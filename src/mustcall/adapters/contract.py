@@ -119,7 +119,7 @@ class Contract:
         learnt: Learnt | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
-        settings = Settings(server=ServerSettings(), endpoints=tuple(endpoints), house=operator)
+        settings = Settings(server=ServerSettings(), endpoints=tuple(endpoints), operator=operator)
         self._service = Service(settings, _Nowhere(), self._clock, learnt=learnt)
 
     async def answer(self, asked: ContractRequest, transport: Transport) -> ContractAnswer:

@@ -57,13 +57,14 @@ def wrap(
     controls: Controls | None = None,
     rules: Sequence[GroundingRule] = (),
 ) -> C:
-    """Return a client like this one whose requests for replies are turns of the engine; raise `ConfigError`.
+    """Return a copy of an SDK client whose requests for replies are turns of the engine.
 
-    `client` is an `OpenAI`, `AsyncOpenAI`, `AzureOpenAI`, `AsyncAzureOpenAI`, `Anthropic` or `AsyncAnthropic`. What it
-    asks of the upstream goes over its own connections, with its own key and headers, and everything that is no request
-    for a reply passes untouched. `protocol` and `controls` are settings of every turn, `rules` its grounding rules, and
-    `profile` facts about the models in the form of a `[[profile]]` table. Closing the returned client closes the
-    connections, which are those of `client`.
+    `client` is an `OpenAI`, `AsyncOpenAI`, `AzureOpenAI`, `AsyncAzureOpenAI`, `Anthropic` or `AsyncAnthropic`. Requests
+    use the client's own connections, key and headers. Requests that do not ask for a reply pass unchanged. `protocol`
+    and `controls` are settings of every turn, `rules` are grounding rules, and `profile` contains facts about the
+    models in the form of a `[[profile]]` table. Closing the returned client closes the connections of `client`.
+
+    Raise `ConfigError` for any other object, for a client that is already wrapped, and for invalid settings.
     """
     kind, blocks = _kind_of(client)
     given: Any = client  # one of the classes above, which share what is used here

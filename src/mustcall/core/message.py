@@ -11,7 +11,7 @@ __all__ = ["Message", "Role"]
 
 
 class Role(StrEnum):
-    """Who speaks. `tool` is a message of nothing but tool results."""
+    """The author of a message. A `tool` message contains only tool results."""
 
     SYSTEM = "system"
     DEVELOPER = "developer"
@@ -21,10 +21,10 @@ class Role(StrEnum):
 
 
 class Message(Value, frozen=True, dict=True):
-    """A role and its parts, in order.
+    """One message of a conversation: a role and its parts, in order.
 
-    Messages of one role may follow each other (each Responses item is a message of its own); encoders join or split
-    them as their wire needs. A Messages user turn that mixes tool results and text is one `user` message.
+    Several messages of one role may follow each other (each Responses item is a separate message); encoders join or
+    split them for their wire. A Messages user turn with tool results and text is one `user` message.
     """
 
     role: Role
@@ -34,10 +34,10 @@ class Message(Value, frozen=True, dict=True):
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """The client-side calls this message makes."""
+        """The client-side calls of this message."""
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        """The tool results this message brings."""
+        """The tool results of this message."""
         return tuple(part for part in self.parts if isinstance(part, ToolResult))

@@ -67,9 +67,10 @@ class Reasoning(Value, frozen=True, tag="reasoning"):
 
 
 class ToolCall(Value, frozen=True, tag="tool_call"):
-    """A call of a client-side tool. `arguments_json` is the text as the model wrote it: JSON, or free text for custom.
+    """A call of a client-side tool.
 
-    What is stored of a call keeps the name `arguments` for that text.
+    `arguments_json` is the text that the model wrote: JSON, or free text for a custom tool. `arguments` are the parsed
+    values. In stored data the text has the name `arguments`.
     """
 
     id: str
@@ -81,7 +82,10 @@ class ToolCall(Value, frozen=True, tag="tool_call"):
 
     @property
     def arguments(self) -> JsonObject:
-        """The arguments as values, read anew each time; `{"input": text}` for a custom tool. Raise `BadArguments`."""
+        """The parsed arguments; `{"input": text}` for a custom tool.
+
+        Raise `BadArguments` if the text is not a JSON object.
+        """
         text = self.arguments_json
         if self.kind is CallKind.CUSTOM:
             return {"input": text}
@@ -94,7 +98,7 @@ class ToolCall(Value, frozen=True, tag="tool_call"):
 
 
 class Image(Value, frozen=True, tag="image"):
-    """An image by base64 data, URL or provider file id; exactly one of the three is set."""
+    """An image as base64 data, URL or provider file id; exactly one of the three is set."""
 
     data: str | None = None
     media_type: str | None = None

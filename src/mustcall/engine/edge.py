@@ -54,7 +54,7 @@ class Edge:
 
     def _delivery(self) -> Delivery:
         context = self._turn.context
-        kept = context.course.stored and not self._inbound.stored
+        kept = context.turn_state.stored and not self._inbound.stored
         stamp = self._inbound.stamp(self._created)
         return Delivery(
             codec_for(self._inbound.wire), self._request, stamp, context.log, kept=kept, shared=context.same_wire

@@ -1,6 +1,6 @@
 """What a turn would do with a request, without sending anything: profile, demand, mended history, each rung's body.
 
-It drives the same course as a real turn, with an upstream that answers in text and never calls the tool, so what is
+It runs the same steps as a real turn, with an upstream that answers in text and never calls the tool, so what is
 shown is what would be sent; in place of the model's answers stands a word for them. Nothing here opens a connection.
 """
 
@@ -17,7 +17,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode
 from mustcall.core.verdict import Verdict
 from mustcall.engine.replies.letting import keeps_reply
-from mustcall.engine.turns import OperatorSettings, set_course
+from mustcall.engine.turns import OperatorSettings, make_turn_state
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Profile, Protocol
 from mustcall.policy.history.names import NameMap
@@ -112,31 +112,31 @@ def _names_messages_choice(raw: msgspec.Raw | None) -> bool:
         return False
 
 
-def explain(body: bytes, wire: Wire, endpoint: Endpoint, model: str, house: OperatorSettings) -> Explanation:
+def explain(body: bytes, wire: Wire, endpoint: Endpoint, model: str, operator: OperatorSettings) -> Explanation:
     """Return what would be done with a request; raise `CallerError` for one that would be refused."""
     request = codec_for(wire).decode_request(body)
-    known = resolve(model, endpoint.base_url, endpoint.wire, house.overrides, upstream=endpoint.name)
+    known = resolve(model, endpoint.base_url, endpoint.wire, operator.overrides, upstream=endpoint.name)
     shaping = _Shaping(body, request, endpoint, model, NameMap.of(request, known.profile))
-    controls = house.controls
+    controls = operator.controls
     if (controls.protocol or known.profile.protocol) is Protocol.OFF:
         plan = Plan(protocol=Protocol.OFF, demand=Demand(), reasoning=False, rungs=(Rung(RungKind.PLAIN),))
         mended, rungs = (), [shaping.passed()]
     else:
-        course = set_course(
+        turn_state = make_turn_state(
             request,
             known.profile,
             endpoint.issuer(model),
             controls=controls,
-            wording=house.wording,
-            rules=house.rules,
+            wording=operator.wording,
+            rules=operator.rules,
             kept=keeps_reply(wire, endpoint, request),
         )
-        plan, mended = course.plan, course.log.entries
+        plan, mended = turn_state.plan, turn_state.log.entries
         if wire is not endpoint.wire and plan.demand.forced and plan.protocol is not Protocol.PROMPT:
             offer_for(request.evolve(tool_choice=plan.demand.choice), endpoint.wire, AdaptationLog())
-        rungs = [shaping.rung(course)]
-        while plan.demand.forced and _climbs(course, model, len(rungs)):
-            rungs.append(shaping.rung(course))
+        rungs = [shaping.rung(turn_state)]
+        while plan.demand.forced and _climbs(turn_state, model, len(rungs)):
+            rungs.append(shaping.rung(turn_state))
     return Explanation(
         wire=wire,
         upstream_wire=endpoint.wire,
@@ -152,14 +152,14 @@ def explain(body: bytes, wire: Wire, endpoint: Endpoint, model: str, house: Oper
     )
 
 
-def _climbs(course: TurnState, model: str, attempt: int) -> bool:
+def _climbs(turn_state: TurnState, model: str, attempt: int) -> bool:
     """Answer an attempt in text without the call, and tell whether another rung follows."""
     text = Text(text=f"(what the model said in attempt {attempt})")
     reply = Reply(id="", model=model, parts=(text,), finish=FinishReason.STOP)
     judged = Judgement(verdict=Verdict.FORCE_MISSED, reply=reply, keeps=True)
-    if course.settle(judged, released=False, spoke=False).remedy is not Remedy.CLIMB:
+    if turn_state.settle(judged, released=False, spoke=False).remedy is not Remedy.CLIMB:
         return False
-    course.count_call()
+    turn_state.count_call()
     return True
 
 
@@ -172,13 +172,13 @@ class _Shaping(msgspec.Struct, frozen=True):
     model: str
     names: NameMap
 
-    def rung(self, course: TurnState) -> RungBody:
-        """Return the body of the rung the course stands on, with what was done for it alone."""
-        course.log = AdaptationLog()
-        shaped = course.shaped()
+    def rung(self, turn_state: TurnState) -> RungBody:
+        """Return the request body of the current rung, with the adaptations made for it."""
+        turn_state.log = AdaptationLog()
+        shaped = turn_state.shaped()
         log = AdaptationLog()
         outgoing = shaped.request
-        return self._encoded(course.rung, outgoing, shaped.extra, (*course.log.entries,), log)
+        return self._encoded(turn_state.rung, outgoing, shaped.extra, (*turn_state.log.entries,), log)
 
     def passed(self) -> RungBody:
         """Return the request as it passes through where the protocol is off."""

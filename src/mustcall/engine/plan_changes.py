@@ -121,9 +121,11 @@ class PlanChanges(msgspec.Struct, frozen=True, kw_only=True):
         return lines
 
 
-def compare_plans(profile: MeasuredProfile, endpoint: Endpoint, house: OperatorSettings | None = None) -> PlanChanges:
+def compare_plans(
+    profile: MeasuredProfile, endpoint: Endpoint, operator: OperatorSettings | None = None
+) -> PlanChanges:
     """Return what a measured profile changes, with what the operator's settings say over it."""
-    before = house or OperatorSettings()
+    before = operator or OperatorSettings()
     after = msgspec.structs.replace(before, overrides=(*before.overrides, profile.override()))
     known, now = (
         resolve(profile.model, endpoint.base_url, endpoint.wire, each.overrides, upstream=endpoint.name)
@@ -151,14 +153,14 @@ def compare_plans(profile: MeasuredProfile, endpoint: Endpoint, house: OperatorS
     )
 
 
-def _explain(request: Request, endpoint: Endpoint, model: str, house: OperatorSettings) -> Explanation | None:
+def _explain(request: Request, endpoint: Endpoint, model: str, operator: OperatorSettings) -> Explanation | None:
     """Return the plan of a stock request, None where the wire cannot carry it."""
     codec = codec_for(endpoint.wire)
     try:
         body = codec.encode_request(
             request.evolve(model=model), Target(issuer="", default_max_tokens=1024), AdaptationLog()
         )
-        return explain(msgspec.json.encode(body), endpoint.wire, endpoint, model, house)
+        return explain(msgspec.json.encode(body), endpoint.wire, endpoint, model, operator)
     except MustcallError:
         return None
 

@@ -132,7 +132,7 @@ class EngineTurn:
         while True:
             answer = await sending.send()
             refusal, self.headers = answer.error, answer.reply.headers
-            if refusal is None and context.course.isolation.probing:
+            if refusal is None and context.turn_state.isolation.probing:
                 await pass_probe(context, teaching, answer.reply)
                 continue
             if refusal is None:

@@ -59,7 +59,7 @@ class TurnContext(msgspec.Struct, frozen=True, kw_only=True):
     services: TurnServices
     inbound: Inbound
     request: Request
-    course: TurnState
+    turn_state: TurnState
     endpoint: Endpoint
     #: The upstream's codec, and the kinds its wire carries tools in.
     theirs: Codec
@@ -83,17 +83,17 @@ class TurnContext(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def provenance(self) -> Provenance:
         """Where the last attempt's reply comes from."""
-        return Provenance(issuer=self.course.issuer, token=self.token, crosses=not self.same_wire)
+        return Provenance(issuer=self.turn_state.issuer, token=self.token, crosses=not self.same_wire)
 
     @property
     def forwards(self) -> bool:
         """Whether the upstream's bytes may go out: Responses repeats its request, which must be the caller's own."""
-        own = self.inbound.wire is not Wire.RESPONSES or self.course.shaped().request is self.request
+        own = self.inbound.wire is not Wire.RESPONSES or self.turn_state.shaped().request is self.request
         return self.takes_bytes and own and self.same_wire and len(self.record.attempts) == 1
 
     @property
     def adaptations(self) -> tuple[Adaptation, ...]:
         """What was changed so far."""
-        course = self.course
-        lists = (course.plan.demand.notes, course.log.entries, course.isolation.notes, self.log.entries)
+        turn_state = self.turn_state
+        lists = (turn_state.plan.demand.notes, turn_state.log.entries, turn_state.isolation.notes, self.log.entries)
         return tuple(dict.fromkeys(chain(*lists))) if any(lists) else ()

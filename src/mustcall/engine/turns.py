@@ -45,7 +45,7 @@ from mustcall.wire.crossing.sealing import holds_seal
 from mustcall.wire.opening import Opened
 from mustcall.wire.registry import codec_for
 
-__all__ = ["OperatorSettings", "Turns", "set_course"]
+__all__ = ["OperatorSettings", "Turns", "make_turn_state"]
 
 
 class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     budget: Budget | None = None
 
 
-def set_course(
+def make_turn_state(
     request: Request,
     profile: Profile,
     issuer: str,
@@ -72,7 +72,7 @@ def set_course(
     kept: bool = False,
     call_start: str = "call_",
 ) -> TurnState:
-    """Return the course of a turn for a request, before anything is sent; raise `ForcedToolMissing` (rule 8).
+    """Return the state of a new turn, before anything is sent; raise `ForcedToolMissing` (rule 8).
 
     `kept` says that the upstream keeps the reply under its id, for the caller to go on from; `call_start` is how the
     ids of calls begin there. Under protocol `off` nothing is demanded and nothing is changed.
@@ -105,7 +105,7 @@ def set_course(
 def _passed(
     request: Request, profile: Profile, issuer: str, *, controls: Controls, wording: Wording, kept: bool
 ) -> TurnState:
-    """Return the course of a turn that only passes what is said."""
+    """Return the state of a turn that forwards everything without a check."""
     log = AdaptationLog()
     lost = lost_force(controls)
     if lost is not None:
@@ -144,7 +144,7 @@ class Turns:
         self,
         transport: Transport,
         clock: Clock,
-        house: OperatorSettings | None = None,
+        operator: OperatorSettings | None = None,
         learnt: Learnt | None = None,
         limits: GatewayLimits = DEFAULTS,
         *,
@@ -155,11 +155,11 @@ class Turns:
         self.events = events
         self._transport = transport
         self._clock = clock
-        self.house = house or OperatorSettings()
+        self.operator = operator or OperatorSettings()
         self.learnt = learnt or Learnt()
         self.measured = measured or Measurements()
         #: What the operator and probes say, joined once for each change.
-        self._said = (self.measured.overrides, (*self.measured.overrides, *self.house.overrides))
+        self._said = (self.measured.overrides, (*self.measured.overrides, *self.operator.overrides))
         self.issued = IssuedStates()
         self._last = TurnServices(transport=transport, clock=clock, learnt=self.learnt)
 
@@ -174,13 +174,13 @@ class Turns:
         """Return what is known of a model at an endpoint apart from what turns taught, each fact with its source."""
         shared = self.measured.overrides
         if self._said[0] is not shared:
-            self._said = (shared, (*shared, *self.house.overrides))
+            self._said = (shared, (*shared, *self.operator.overrides))
         return resolve(model, endpoint.base_url, endpoint.wire, self._said[1], upstream=endpoint.name)
 
     def ruled_by(self, rules: tuple[GroundingRule, ...]) -> "Turns":
         """Return the same turns under other grounding rules; what is learnt is shared."""
         other = copy(self)
-        other.house = msgspec.structs.replace(self.house, rules=rules)
+        other.operator = msgspec.structs.replace(self.operator, rules=rules)
         return other
 
     def profile(self, endpoint: Endpoint, model: str, tenant: str = "") -> Profile:
@@ -207,16 +207,16 @@ class Turns:
         progress: TurnProgress,
         turn_cost_usd: float = 0.0,
     ) -> Metered:
-        """Return the meter of one turn that has a purse of its own. `model` is the name that is sent."""
-        purse = metering.open(session, inbound.token, turn_cost_usd=turn_cost_usd)
+        """Return the meter of one turn with its own account. `model` is the name that is sent."""
+        account = metering.open(session, inbound.token, turn_cost_usd=turn_cost_usd)
         lent = endpoint.api_key is None and endpoint.forward_key and caller_key(inbound.headers) is not None
-        return Metered(purse, self._transport, endpoint, model, progress, lent=lent, events=self.events)
+        return Metered(account, self._transport, endpoint, model, progress, lent=lent, events=self.events)
 
     def charged(
-        self, purse: BudgetAccount, endpoint: Endpoint, model: str, *, progress: TurnProgress, step: str
+        self, account: BudgetAccount, endpoint: Endpoint, model: str, *, progress: TurnProgress, step: str
     ) -> Metered:
-        """Return the meter of one step of a run, on the run's purse."""
-        return Metered(purse, self._transport, endpoint, model, progress, step=step, events=self.events)
+        """Return the meter of one step, on the account of the run."""
+        return Metered(account, self._transport, endpoint, model, progress, step=step, events=self.events)
 
     async def take(
         self,
@@ -290,19 +290,19 @@ class Turns:
         known = profile or self.profile(endpoint, sent, inbound.tenant)
         asked_for = (inbound, endpoint, known, endpoint.issuer(sent), controls)
         begun = here(self._begun, *asked_for) if _unread(inbound) <= LARGE * 4 else Aside.ASIDE
-        request, course = await heavily(self._begun_aside, *asked_for) if begun is Aside.ASIDE else begun
+        request, turn_state = await heavily(self._begun_aside, *asked_for) if begun is Aside.ASIDE else begun
         record = progress.record = TurnRecord(
-            protocol=str(course.plan.protocol), attempts=[], model=sent, place=endpoint.base_url, wire=endpoint.wire
+            protocol=str(turn_state.plan.protocol), attempts=[], model=sent, place=endpoint.base_url, wire=endpoint.wire
         )
         services = self._services(controls, metered)
         context = TurnContext(
             services=services if answered is None else msgspec.structs.replace(services, transport=answered),
             inbound=inbound,
             request=request,
-            course=course,
+            turn_state=turn_state,
             endpoint=endpoint,
             theirs=codec_for(endpoint.wire),
-            binding=Binding(course.names.outgoing(request), endpoint.wire),
+            binding=Binding(turn_state.names.outgoing(request), endpoint.wire),
             same_wire=inbound.wire is endpoint.wire,
             progress=progress,
             record=record,
@@ -324,7 +324,7 @@ class Turns:
             learnt=self.learnt,
             issued=self.issued,
             controls=controls,
-            wording=self.house.wording,
+            wording=self.operator.wording,
             limits=self._limits,
             tally=metered,
             events=self.events,
@@ -336,22 +336,22 @@ class Turns:
     def _begun(
         self, inbound: Inbound, endpoint: Endpoint, profile: Profile, issuer: str, controls: Controls
     ) -> tuple[Request, TurnState]:
-        """Read a request and set the course of its turn."""
+        """Decode a request and make the state of its turn."""
         request = self.issued.marked(codec_for(inbound.wire).decode_request(inbound.body, inbound.fields), issuer)
-        course = set_course(
+        turn_state = make_turn_state(
             request,
             profile,
             issuer,
             controls=controls,
-            wording=self.house.wording,
-            rules=self.house.rules,
+            wording=self.operator.wording,
+            rules=self.operator.rules,
             kept=keeps_reply(inbound.wire, endpoint, request),
             call_start=codec_for(endpoint.wire).call_start,
         )
-        return request, course
+        return request, turn_state
 
     def _begun_aside(self, *asked_for: Any) -> tuple[Request, TurnState]:
         """Do as `_begun`, and look through a long history for what a model may echo: that is remembered with it."""
-        request, course = self._begun(*asked_for)
-        echoes_in(request, request, self.house.wording)
-        return request, course
+        request, turn_state = self._begun(*asked_for)
+        echoes_in(request, request, self.operator.wording)
+        return request, turn_state

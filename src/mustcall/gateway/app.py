@@ -123,7 +123,7 @@ class Gateway:
         self._admission.change(settings.limits, most=settings.server.max_concurrency, keys=len(settings.client_keys))
         self._hosts = allowed_hosts(settings)
         service, self._service = self._service, None
-        budget, self._accounts = settings.house.budget, self._metering or self._accounts
+        budget, self._accounts = settings.operator.budget, self._metering or self._accounts
         self._metering = None
         if budget is not None and self._accounts is not None:
             meter, breakers = self._accounts.meter, self._accounts.breakers
@@ -167,7 +167,7 @@ class Gateway:
         if self._service is None:
             if self._transport is None:
                 self._transport = SchemeTransport(limits=self._settings.limits)
-            keeper, budget = self._keeper, self._settings.house.budget
+            keeper, budget = self._keeper, self._settings.operator.budget
             if self._metering is None and budget is not None:
                 meter = Metering if keeper is None else keeper.metering
                 self._metering = meter(budget, self._clock, events=self.events)

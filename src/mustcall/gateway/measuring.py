@@ -218,7 +218,7 @@ class Remeasuring:
             )
 
     def _price(self, settings: Settings, endpoint: Endpoint, model: str) -> Price | None:
-        budget = settings.house.budget
+        budget = settings.operator.budget
         return Prices(budget.prices if budget is not None else ()).of(model, endpoint.base_url)
 
     def _say(self, line: str) -> None:

@@ -96,12 +96,14 @@ class Service:
             learnt = Learnt(keeps=settings.ledger.learnt_seconds)
         #: Where names that came before are served.
         self._routed: Bounded[tuple[str, Wire], _Routed] = Bounded(256)
-        self._turns = Turns(transport, clock, settings.house, learnt, settings.limits, measured=measured, events=events)
+        self._turns = Turns(
+            transport, clock, settings.operator, learnt, settings.limits, measured=measured, events=events
+        )
         self._memory = memory
         self._failures = Failures() if failures is None else failures
         #: None where the upstream itself can tell callers apart, or there is only one.
         self._holders = holders or Holders(None, Notices()) if len(settings.client_keys) > 1 else None
-        budget = settings.house.budget
+        budget = settings.operator.budget
         if metering is None and budget is not None:
             metering = Metering(budget, clock, events=events)
         #: None where nothing is counted.
@@ -160,7 +162,7 @@ class Service:
         tenant = progress.tenant = tenant_of(caller or headers)
         conversations = self._caches.conversations.of(tenant, wire)
         came, fields = body, await _open(body, conversations, wire, self._settings.limits.body_elements)
-        controls, body = take_controls(body, headers, self._turns.house.controls, fields)
+        controls, body = take_controls(body, headers, self._turns.operator.controls, fields)
         repeats = retries_itself(headers)
         if fields is None or "thread" not in fields:  # what a thread holds is not in its bytes
             asked = RequestIdentity(wire, query, caller or headers, came)

@@ -159,7 +159,7 @@ class Telling:
 
 
 def _caps(settings: Settings) -> dict[str, float]:
-    budget = settings.house.budget
+    budget = settings.operator.budget
     if budget is None:
         return {}
     caps = {name: float(value) for name, value in msgspec.structs.asdict(budget.caps).items() if value}

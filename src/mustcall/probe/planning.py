@@ -17,7 +17,7 @@ from mustcall.probe.values import Cell, Client, Level, Send
 from mustcall.wire.codec import Target
 from mustcall.wire.registry import codec_for
 
-__all__ = ["ISSUER", "ProbePlan", "Purse", "body_of", "most_tokens", "plan_probe"]
+__all__ = ["ISSUER", "ProbePlan", "RequestBudget", "body_of", "most_tokens", "plan_probe"]
 
 #: The name under which reasoning state of a probe is handed back.
 ISSUER = "probe"
@@ -132,7 +132,7 @@ def plan_probe(
     )
 
 
-class Purse:
+class RequestBudget:
     """What is left of a plan. A request is paid for before it is sent, and settled with what it took."""
 
     def __init__(self, plan: ProbePlan, price: Price | None) -> None:

@@ -19,7 +19,7 @@ from mustcall.core.request import Request
 from mustcall.policy.failures.backoff import is_transient, retry_after
 from mustcall.policy.limits.budget import Price
 from mustcall.probe.exchanging import exchange
-from mustcall.probe.planning import ProbePlan, Purse, body_of, most_tokens
+from mustcall.probe.planning import ProbePlan, RequestBudget, body_of, most_tokens
 from mustcall.probe.results import CellResult, ProbeResult, ProbeSpending
 from mustcall.probe.values import Cell, CellFinding, CellVerdict, Outcome, Owner, Seen, Send
 from mustcall.probe.verdicts import count, is_settled, settle_owner, settle_verdict
@@ -125,7 +125,7 @@ class Prober:
 
     def __init__(self, subject: Subject, plan: ProbePlan, before: ProbeResult | None = None) -> None:
         self.plan = plan
-        self.purse = Purse(plan, subject.price)
+        self.request_budget = RequestBudget(plan, subject.price)
         self.partial = ""
         self._subject = subject
         known = {} if before is None else {cell.id: cell for cell in before.cells}
@@ -134,7 +134,7 @@ class Prober:
         self._began = subject.clock.monotonic()
         self._started = datetime.fromtimestamp(subject.clock.now(), UTC).isoformat(timespec="seconds")
         if before is not None:
-            self.purse.go_on(before.spent.requests, before.spent.usage, before.spent.cost_usd or 0.0)
+            self.request_budget.go_on(before.spent.requests, before.spent.usage, before.spent.cost_usd or 0.0)
             self._began -= before.spent.seconds
             self._started = before.started
         self._failures = 0
@@ -158,10 +158,10 @@ class Prober:
             announced_requests=plan.most_requests,
             announced_usd=plan.most_usd,
             spent=ProbeSpending(
-                requests=self.purse.requests,
-                input_tokens=self.purse.usage.input_tokens,
-                output_tokens=self.purse.usage.output_tokens,
-                cost_usd=None if subject.price is None else round(self.purse.cost, 6),
+                requests=self.request_budget.requests,
+                input_tokens=self.request_budget.usage.input_tokens,
+                output_tokens=self.request_budget.usage.output_tokens,
+                cost_usd=None if subject.price is None else round(self.request_budget.cost, 6),
                 seconds=round(subject.clock.monotonic() - self._began, 1),
             ),
             cells=tuple(tally.result() for tally in self._tallies),
@@ -200,9 +200,9 @@ class Prober:
         number = next(
             place for place, outcome in enumerate(tally.outcomes) if outcome not in (Outcome.HELD, Outcome.UNMEASURED)
         )
-        if cell.streams and self.purse.left > 0:
+        if cell.streams and self.request_budget.left > 0:
             tally.whole = await self._try(cell, number, _whole)
-        if cell.reasons and self.purse.left > 0:
+        if cell.reasons and self.request_budget.left > 0:
             tally.unreasoned = await self._try(cell, number, _unreasoned)
 
     async def _try(self, cell: Cell, number: int, change: Callable[[Request], Request]) -> CellFinding:
@@ -222,7 +222,7 @@ class Prober:
                 return end.value
 
     async def _together(self, cell: Cell, sends: list[Send]) -> list[Seen]:
-        if self.purse.left < len(sends):
+        if self.request_budget.left < len(sends):
             raise _Spent
         tasks = [asyncio.create_task(self._send(cell, send)) for send in sends]
         try:
@@ -240,7 +240,7 @@ class Prober:
             body = subject.off | body
         most = most_tokens(body)
         while True:
-            if not self.purse.take(most):
+            if not self.request_budget.take(most):
                 raise _Spent
             took: Usage | None = Usage()
             try:
@@ -250,7 +250,7 @@ class Prober:
                 )
                 took = _took(seen)
             finally:
-                self.purse.settle(most, took)
+                self.request_budget.settle(most, took)
             if seen.streamed:
                 await subject.clock.sleep(_CLOSING)
             self._note_reach(seen)

@@ -68,9 +68,9 @@ _HEAD = """\
 <!-- Generated from the data in src/mustcall/profiles/data by `mustcall.profiles.markdown()`; do not edit. -->
 
 A profile says what an upstream really does. mustcall comes with the facts below, each with how it was observed:
-`docs` (the provider says so), `code` (public code does so), `issue` (people reported it), `measured` (seen by us),
-`assumed` (common knowledge that nobody looked up).
-They are where mustcall starts: none was checked against a live paid API. What a refusal contradicts is learnt (see
+`docs` (documented by the provider), `code` (found in public code), `issue` (reported by users), `measured` (by us),
+`assumed` (common knowledge, not checked).
+They are the starting point: none was checked against a live paid API. A refusal that contradicts a fact is learnt (see
 "Refusals" below).
 
 Every entry that matches a model at an endpoint counts. Field by field the more specific one wins: an endpoint's
@@ -82,7 +82,7 @@ Endpoint patterns are matched against host, port and path of the `base_url`.
 
 ## Your own facts
 
-Write them into `mustcall.toml`. They stand over everything else; of two that match, the later one wins.
+Write them into `mustcall.toml`. They override everything else; if two match, the later one is used.
 
 ```toml
 [[profile]]
@@ -123,7 +123,7 @@ endpoint on one wire. `mustcall explain`, `mustcall config check` and `mustcall 
 source; `mustcall profiles forget --measured` removes what the ledger has. The PLAN that the probe prints compares what
 would be sent before and after, by the planner itself.
 
-Whose word stands, field by field (the higher rank; of two measured facts the newer one):
+Precedence of the sources, field by field (the higher rank is used; of two measured facts, the newer one):
 
 """
 

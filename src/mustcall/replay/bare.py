@@ -27,11 +27,11 @@ __all__ = ["judge_bare"]
 
 
 def judge_bare(
-    request: Request, reply: Reply, *, written: int, house: OperatorSettings, controls: Controls
+    request: Request, reply: Reply, *, written: int, operator: OperatorSettings, controls: Controls
 ) -> Judgement:
     """Judge a reply that came without mustcall; `written` is the number of bytes of the request."""
     lenient = msgspec.structs.replace(controls, strict_force=False)
-    demand = settle_demand(request, lenient, house.rules, notice=house.wording.step_cap)
+    demand = settle_demand(request, lenient, operator.rules, notice=operator.wording.step_cap)
     tools = functions_of(request.tools)
 
     def shows() -> bool:

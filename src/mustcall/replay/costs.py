@@ -42,7 +42,7 @@ def cost_of_call(recorded: RecordedRequest, subject: ReplaySubject) -> float | N
     if price is None:
         return None
     request = codec_for(recorded.wire).decode_request(recorded.body)
-    budget = subject.house.budget
+    budget = subject.operator.budget
     expected = budget.expected_output_tokens if budget is not None else _EXPECTED
     output = min(request.max_tokens, expected) if request.max_tokens is not None else expected
     return charge_for(Usage(input_tokens=estimate(request), output_tokens=output), price).cost_usd

@@ -69,7 +69,7 @@ class ReplaySubject(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     transport: Transport
     clock: Clock
-    house: OperatorSettings = OperatorSettings()
+    operator: OperatorSettings = OperatorSettings()
     controls: Controls = Controls()
     patience: float = 600.0
     limits: GatewayLimits = DEFAULTS
@@ -78,7 +78,7 @@ class ReplaySubject(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def prices(self) -> Prices:
         """What models cost: the operator's own prices, then the known ones."""
-        return Prices(self.house.budget.prices if self.house.budget is not None else ())
+        return Prices(self.operator.budget.prices if self.operator.budget is not None else ())
 
 
 class RawAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,7 +176,7 @@ async def sample_bare(recorded: RecordedRequest, subject: ReplaySubject, number:
             **_told(failed.info()),
         )
     own = restored(reply, Binding(request, endpoint.wire), UNCHANGED)
-    judged = judge_bare(request, own, written=len(body), house=subject.house, controls=subject.controls)
+    judged = judge_bare(request, own, written=len(body), operator=subject.operator, controls=subject.controls)
     charge = charge_for(reply.usage, subject.prices.of(subject.model, endpoint.base_url))
     usage = reply.usage or Usage()
     return ReplaySample(
@@ -199,7 +199,7 @@ async def sample_bare(recorded: RecordedRequest, subject: ReplaySubject, number:
 async def sample_through(recorded: RecordedRequest, subject: ReplaySubject, number: int = 1) -> ReplaySample:
     """Take one turn with the full contract, as the gateway does."""
     clock, wire, began = subject.clock, recorded.wire, subject.clock.monotonic()
-    turns = Turns(subject.transport, clock, subject.house, subject.learnt(), subject.limits)
+    turns = Turns(subject.transport, clock, subject.operator, subject.learnt(), subject.limits)
     progress, token = TurnProgress(), f"replay{number}"
     seen = codec_for(wire).peek(recorded.body)
     inbound = Inbound(

@@ -27,12 +27,12 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "requests": (
         "mustcall_requests_total",
         ("route", "status"),
-        "Requests by route and HTTP status; `gone`: the client left before the answer began.",
+        "Requests by route and HTTP status; `gone`: the client disconnected before the answer started.",
     ),
     "turns": (
         "mustcall_turns_total",
         ("upstream", "model", "outcome"),
-        "Turns by outcome; `passed`: forwarded without a verdict; `gone`: the client left before.",
+        "Turns by outcome; `passed`: forwarded without a verdict; `gone`: the client disconnected before.",
     ),
     "forced_turns": (
         "mustcall_forced_turns_total",
@@ -47,7 +47,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "upstream_calls": (
         "mustcall_upstream_calls_total",
         ("upstream", "model"),
-        "Upstream calls, retries included.",
+        "Upstream calls, including retries.",
     ),
     "extra_calls": (
         "mustcall_extra_calls_total",
@@ -63,30 +63,34 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "cost_usd": (
         "mustcall_cost_usd_total",
         ("upstream", "model"),
-        "What all attempts cost in US dollars, as far as prices are known.",
+        "Cost of all attempts in US dollars, as far as prices are known.",
     ),
     "budget_trips": (
         "mustcall_budget_trips_total",
         ("cap", "action"),
-        "Caps that were reached: the call was `refused`, or it was `reported`.",
+        "Reached caps; `refused`: the call was refused, `reported`: it was only reported.",
     ),
     "breaker_changes": (
         "mustcall_breaker_changes_total",
         ("upstream", "failure", "state"),
-        "Breakers that changed into a state.",
+        "Changes of circuit breakers, by their new state.",
     ),
-    "facts_learnt": ("mustcall_facts_learnt_total", ("upstream", "field"), "Facts that turns taught about models."),
-    "probes": ("mustcall_probes_total", ("upstream", "result"), "Probes in the background: `measured` or `failed`."),
-    "probe_requests": ("mustcall_probe_requests_total", ("upstream",), "Upstream requests of those probes."),
+    "facts_learnt": (
+        "mustcall_facts_learnt_total",
+        ("upstream", "field"),
+        "Facts about models that were learnt from turns.",
+    ),
+    "probes": ("mustcall_probes_total", ("upstream", "result"), "Background probes: `measured` or `failed`."),
+    "probe_requests": ("mustcall_probe_requests_total", ("upstream",), "Upstream requests of background probes."),
     "drifts": (
         "mustcall_drifts_total",
         ("upstream", "cell", "change"),
-        "Guarantees that a probe found to be other than before: `worse` where it had held.",
+        "Guarantees whose probe result changed; `worse`: it held before.",
     ),
     "errors": (
         "mustcall_errors_total",
         ("code",),
-        "Errors that callers got, by code; `upstream_rejected`: the upstream's own.",
+        "Errors sent to callers, by code; `upstream_rejected`: errors of the upstream.",
     ),
     "dropped": (
         "mustcall_telemetry_dropped_total",
@@ -104,42 +108,42 @@ HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "attempt_duration": (
         "mustcall_attempt_duration_seconds",
         ("upstream",),
-        "Time of one attempt up to its verdict: the upstream's latency.",
+        "Time of one attempt until its verdict.",
     ),
     "first_byte": (
         "mustcall_first_byte_seconds",
         ("upstream",),
-        "Time until the upstream's answer to an attempt began.",
+        "Time until the first byte of the upstream's answer.",
     ),
     "held": (
         "mustcall_held_seconds",
         ("upstream",),
-        "Streams: from the upstream's first byte to the first piece for the caller, further attempts included.",
+        "Streams: time from the upstream's first byte to the caller's first byte, including further attempts.",
     ),
 }
 #: With how several processes are put together.
 GAUGES: dict[str, tuple[str, tuple[str, ...], str, str]] = {
-    "info": ("mustcall_info", ("version",), "The version that runs.", "livemax"),
-    "start": ("mustcall_start_time_seconds", (), "When the oldest process started, Unix time.", "livemin"),
-    "in_flight": ("mustcall_requests_in_flight", (), "Requests being worked on.", "livesum"),
+    "info": ("mustcall_info", ("version",), "The running version.", "livemax"),
+    "start": ("mustcall_start_time_seconds", (), "Start time of the oldest process, Unix time.", "livemin"),
+    "in_flight": ("mustcall_requests_in_flight", (), "Requests in progress.", "livesum"),
     "limit": (
         "mustcall_requests_in_flight_limit",
         (),
-        "max_concurrency of all processes: one more request gets 503.",
+        "max_concurrency of all processes; further requests get 503.",
         "livesum",
     ),
     "breaker": (
         "mustcall_breaker_state",
         ("upstream", "failure"),
-        "Breakers by class of failure: 0 closed, 1 half-open, 2 open.",
+        "Circuit breakers by class of failure: 0 closed, 1 half-open, 2 open.",
         "livemax",
     ),
     "cap": ("mustcall_budget_cap", ("cap",), "The configured caps of a session and of a turn.", "livemax"),
-    "cache": ("mustcall_cache_entries", ("cache",), "What is kept in memory, by what it is.", "livesum"),
+    "cache": ("mustcall_cache_entries", ("cache",), "Entries of caches in memory, by cache.", "livesum"),
     "loaded": (
         "mustcall_config_loaded_time_seconds",
         (),
-        "When the configuration in force was read, Unix time; with several processes the oldest.",
+        "Time when the configuration was read, Unix time; the oldest of several processes.",
         "livemin",
     ),
 }

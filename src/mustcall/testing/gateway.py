@@ -71,7 +71,7 @@ class _Server(uvicorn.Server):
 class RunningGateway:
     """`with RunningGateway("chat=http://127.0.0.1:9000/v1") as gateway:` and point a client at `gateway.base_url`.
 
-    Upstreams are given as on the command line, or as whole `settings`; `house` is what the operator says about turns;
+    Upstreams are given as on the command line, or as whole `settings`; `operator` contains the settings of turns;
     keyword arguments are `[server]` settings. Without `settings` it sends no signs of life unless `keepalive` is given:
     when one is due depends on the speed of the machine, and it begins the answer before all headers are known.
     """
@@ -80,12 +80,12 @@ class RunningGateway:
         self,
         *upstreams: str,
         settings: Settings | None = None,
-        house: OperatorSettings | None = None,
+        operator: OperatorSettings | None = None,
         clock: Clock | None = None,
         transport: Transport | None = None,
         **server: Any,
     ) -> None:
-        given = settings or settings_from_flags(*upstreams, house=house)
+        given = settings or settings_from_flags(*upstreams, operator=operator)
         own = {"port": 0, "shutdown_grace": _GRACE} | ({"keepalive": 0.0} if settings is None else {})
         changed: ServerSettings = msgspec.structs.replace(given.server, **{**own, **server})
         self.app = Gateway(msgspec.structs.replace(given, server=changed), transport, clock)

@@ -39,7 +39,7 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
     #: Seconds of one turn of the model's, with all its attempts.
     timeout: float = 600.0
     options: Options = Options()
-    house: OperatorSettings = OperatorSettings()
+    operator: OperatorSettings = OperatorSettings()
     #: Whose arguments are held to the question, and whose answers to the results.
     check: AnswerCheck = AnswerCheck.SMALL
 
@@ -102,11 +102,11 @@ class Conversation:
         return msgspec.structs.replace(result, stopped=Stopped.ANSWERED) if capped else result
 
     def _make(self, model: str) -> Agent:
-        manner, house = self._manner, self._manner.house
+        manner, operator = self._manner, self._manner.operator
         upstream = self._connect(model)
         small = manner.check is AnswerCheck.SMALL and is_small(upstream.model)
         self._checks = small or manner.check is AnswerCheck.ALWAYS
-        controls = house.controls
+        controls = operator.controls
         if small and not controls.step_cap:  # measured: such a model goes on calling what it has called
             controls = msgspec.structs.replace(controls, step_cap=1)
         return Agent(
@@ -114,8 +114,8 @@ class Conversation:
             tools=self._kit.tools,
             instructions=manner.instructions,
             controls=controls,
-            rules=(*house.rules, *self._kit.rules),
-            wording=house.wording,
+            rules=(*operator.rules, *self._kit.rules),
+            wording=operator.wording,
             options=manner.options,
             max_steps=manner.max_steps,
             timeout=manner.timeout,

@@ -27,7 +27,7 @@ from support.pages import fetcher, page, serving
 #: What is wrong with a call of the weather of a town.
 MISFIT = "top level: no fields but city; city: string, required"
 
-# --- the course ---------------------------------------------------------------------------------------------------
+# --- the steps ---------------------------------------------------------------------------------------------------
 
 
 @wires

@@ -60,9 +60,9 @@ class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None
     max_cost: float
 
-    def budget(self, house: OperatorSettings) -> Budget:
+    def budget(self, operator: OperatorSettings) -> Budget:
         """Return what may be spent: the configured budget, lowered by what was asked for."""
-        budget = house.budget or Budget()
+        budget = operator.budget or Budget()
         if not self.max_cost:
             return budget
         most = min(self.max_cost, budget.caps.cost_usd or self.max_cost)
@@ -153,7 +153,7 @@ async def _ask(question: str, wanted: _Wanted, flags: Flags, on_event: OnEvent |
         synthesizer = find(wanted.synthesizer) if wanted.synthesizer else proposer
         verifier = find(wanted.verifier) if wanted.verifier else synthesizer
         session = wanted.session or f"ses_{os.urandom(8).hex()}"
-        budget = wanted.budget(found.house)
+        budget = wanted.budget(found.operator)
         return await coordinate(
             question.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
             proposer=proposer,
@@ -167,8 +167,8 @@ async def _ask(question: str, wanted: _Wanted, flags: Flags, on_event: OnEvent |
             session=session,
             budget=budget,
             options=Options(max_tokens=wanted.max_tokens),
-            controls=found.house.controls,
-            wording=found.house.wording,
+            controls=found.operator.controls,
+            wording=found.operator.wording,
             on_event=on_event,
             check=False,
         )
@@ -187,10 +187,10 @@ def _allowed(prefixes: tuple[str, ...], verifier: Verifier) -> list[FunctionTool
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """What finds the upstream of a named model, and how the house wants turns to be taken."""
+    """The function that finds the upstream of a named model, and the operator's settings."""
 
     find: Callable[[str | None], Upstream]
-    house: OperatorSettings = OperatorSettings()
+    operator: OperatorSettings = OperatorSettings()
 
 
 async def _found(wanted: _Wanted, flags: Flags, transport: Transport) -> _Found:
@@ -198,19 +198,19 @@ async def _found(wanted: _Wanted, flags: Flags, transport: Transport) -> _Found:
     optional = [each for each in (wanted.synthesizer, wanted.verifier) if each is not None]
     names = [wanted.proposer, *wanted.critics, *optional]
     known: dict[str | None, Upstream] = {}  # one for each name, so that its roles share what refusals teach
-    house = OperatorSettings()
+    operator = OperatorSettings()
     for name in names:
         if name is not None and name not in known and is_address(name):
             at = load_settings(flags.file, upstream_flags=[name], key_env=flags.key_env)
-            known[name], house = await _at_address(at, flags, transport), at.house
+            known[name], operator = await _at_address(at, flags, transport), at.operator
     if all(name in known for name in names):
-        return _Found(lambda name: known[name], house)
+        return _Found(lambda name: known[name], operator)
     settings = settings_of(flags)
     connect = connector(settings, transport)
     for name in names:
         if name not in known:
             known[name] = connect(name or await first_model(settings, transport))
-    return _Found(lambda name: known[name], settings.house)
+    return _Found(lambda name: known[name], settings.operator)
 
 
 async def _at_address(settings: Settings, flags: Flags, transport: Transport) -> Upstream:

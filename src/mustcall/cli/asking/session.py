@@ -158,7 +158,7 @@ def opened(flags: Flags) -> Generator[Session]:
                     instructions=INSTRUCTIONS if flags.system is None else flags.system,
                     max_steps=flags.max_steps,
                     options=Options(max_tokens=flags.max_tokens),
-                    house=settings.house,
+                    operator=settings.operator,
                     check=AnswerCheck(flags.check),
                 )
                 connect = connector(settings, transport)
@@ -251,6 +251,6 @@ def connector(settings: Settings, transport: Transport) -> Callable[[str], Upstr
         destination = choose(model, settings.endpoints[0].wire, settings.routes, settings.doors, verbatim=True)
         endpoint = endpoints[destination.upstream]
         endpoint = msgspec.structs.replace(endpoint, base_url=address_for(endpoint.base_url, destination.model))
-        return Upstream(endpoint, model=destination.model, transport=transport, overrides=settings.house.overrides)
+        return Upstream(endpoint, model=destination.model, transport=transport, overrides=settings.operator.overrides)
 
     return connect

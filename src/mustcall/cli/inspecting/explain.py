@@ -105,10 +105,10 @@ def command(
     if upstream_wire or base_url:
         endpoint = Endpoint(name="upstream", wire=Wire(upstream_wire) if upstream_wire else caller, base_url=base_url)
     settings, routed = _settings(file)
-    house = settings.house if settings is not None else OperatorSettings()
-    controls, body = take_controls(body, dict(_header(text) for text in headers), house.controls)
-    house = msgspec.structs.replace(
-        house, controls=controls, overrides=(*house.overrides, *_measured(profiles, ledger))
+    operator = settings.operator if settings is not None else OperatorSettings()
+    controls, body = take_controls(body, dict(_header(text) for text in headers), operator.controls)
+    operator = msgspec.structs.replace(
+        operator, controls=controls, overrides=(*operator.overrides, *_measured(profiles, ledger))
     )
     asked = model or codec_for(caller).peek(body).model
     if endpoint is None and settings is not None and routed:
@@ -117,7 +117,7 @@ def command(
         asked = destination.model
     endpoint = endpoint or Endpoint(name="upstream", wire=caller, base_url="")
     try:
-        explained = explain(body, caller, endpoint, asked, house)
+        explained = explain(body, caller, endpoint, asked, operator)
         if as_json:
             told = _as_json(explained) | {"settings": _set(explained.controls, endpoint)}
             click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))

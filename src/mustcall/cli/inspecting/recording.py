@@ -101,7 +101,7 @@ def find_recorded(given: Given) -> RecordedRequest:
 async def open_given(recorded: RecordedRequest, given: Given) -> AsyncGenerator[tuple[RecordedRequest, ReplaySubject]]:
     """Yield the request without mustcall's own extension, and whom to ask; close everything at the end."""
     settings = measured_settings(given.file, given.to, None, None, given.key_env)
-    controls, body = take_controls(recorded.body, {}, settings.house.controls)
+    controls, body = take_controls(recorded.body, {}, settings.operator.controls)
     endpoint, model = _destination(recorded, given, settings)
     key = read_key(given.key_env)
     if key is not None:
@@ -115,7 +115,7 @@ async def open_given(recorded: RecordedRequest, given: Given) -> AsyncGenerator[
                 model=model,
                 transport=transport,
                 clock=SystemClock(),
-                house=settings.house,
+                operator=settings.operator,
                 controls=controls,
                 patience=settings.server.request_timeout,
                 limits=settings.limits,

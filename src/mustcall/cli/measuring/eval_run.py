@@ -173,7 +173,7 @@ class EvalRun:
             form=subject.form,
             sampling=options.sampling,
             planned=len(self._questions),
-            settings=_digest(self._settings.house),
+            settings=_digest(self._settings.operator),
             weights=options.weights or address_hash(endpoint.base_url),
             version=__version__,
             started=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -231,6 +231,6 @@ def _new_file(runs: Path, facts: RunFacts) -> Path:
     return next(file for name in names if not (file := runs / f"{name}.jsonl").exists())
 
 
-def _digest(house: OperatorSettings) -> str:
+def _digest(operator: OperatorSettings) -> str:
     """Return a short name for the operator's settings of a turn; empty for the defaults."""
-    return "" if house == OperatorSettings() else hashlib.sha256(repr(house).encode()).hexdigest()[:16]
+    return "" if operator == OperatorSettings() else hashlib.sha256(repr(operator).encode()).hexdigest()[:16]

@@ -171,7 +171,7 @@ async def open_subject(
         subject = EvalSubject(
             endpoint=endpoint,
             model=name,
-            turns=Turns(transport, clock, settings.house),
+            turns=Turns(transport, clock, settings.operator),
             transport=transport,
             clock=clock,
             sampling=sampling,

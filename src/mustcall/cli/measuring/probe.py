@@ -187,7 +187,7 @@ def command(*, level: str | None, client: str | None, ports: tuple[int, ...], **
         click.echo(f"mustcall: not measurable: {error.message}; start it, or correct its address", err=True)
         sys.exit(_NOT_MEASURED)
     prober = run.prober
-    if prober is None or not prober.purse.requests:
+    if prober is None or not prober.request_budget.requests:
         why = "stopped before anything was measured" if interrupted else _TOO_DEAR.format(options.max_usd)
         click.echo(f"mustcall: {why}", err=True)
         sys.exit(INTERRUPTED if interrupted else _NOT_MEASURED)
@@ -251,7 +251,7 @@ class _Run:
             prober = self.prober = Prober(subject, plan)
             from mustcall.cli.measuring.probe_screen import live_matrix  # noqa: PLC0415  `--help` needs no rich
 
-            with live_matrix(plan, prober.purse) as show:
+            with live_matrix(plan, prober.request_budget) as show:
                 async with contextlib.aclosing(prober.run()) as changes:
                     async for cell in changes:
                         show(cell)
@@ -267,7 +267,7 @@ class _Run:
             endpoint = _dressed(endpoint, options)
             listing = await ask_models(endpoint, transport, seconds=REACH_SECONDS)
             model = name or only_model(endpoint, listing.models or ())
-            budget = self._settings.house.budget
+            budget = self._settings.operator.budget
             profile = resolve(model, endpoint.base_url, endpoint.wire, upstream=endpoint.name).profile
             provider = provider_at(endpoint.base_url)
             yield Subject(
@@ -325,7 +325,7 @@ def _keep(prober: Prober, settings: Settings, keeper: Keeper | None) -> None:
         click.echo("no fact was settled" + ("; nothing was written" if keeper else ""), err=True)
         return
     endpoint = Endpoint(name=result.upstream, wire=result.wire, base_url=result.base_url)
-    for line in compare_plans(profile, endpoint, settings.house).lines():
+    for line in compare_plans(profile, endpoint, settings.operator).lines():
         tell(line)
     if keeper is not None:
         click.echo(keeper.keep(profile, result.encode()), err=True)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mustcall.probe import CellResult, CellVerdict, Drift, ProbePlan, ProbeResult
-from mustcall.probe.planning import Purse
+from mustcall.probe.planning import RequestBudget
 from mustcall.probe.wording import MARKS, headline, of, written_interval
 from mustcall.toolkit.builtin.files import plain
 
@@ -31,7 +31,7 @@ _GAP = 2
 
 
 @contextlib.contextmanager
-def live_matrix(plan: ProbePlan, purse: Purse) -> Generator[Callable[[CellResult], None]]:
+def live_matrix(plan: ProbePlan, request_budget: RequestBudget) -> Generator[Callable[[CellResult], None]]:
     """Show the cells while they are measured: a line for each group, a mark for each cell. Terminals only."""
     console = Console(stderr=True)
     found: dict[str, CellResult] = {}
@@ -46,7 +46,7 @@ def live_matrix(plan: ProbePlan, purse: Purse) -> Generator[Callable[[CellResult
                     mark = "·" if verdict is None else MARKS[verdict]
                     line.append(f"{mark} ", style="dim" if verdict is None else _STYLES[verdict])
             grid.add_row(str(group), line)
-        return Group(grid, Text(f"{purse.requests} of at most {plan.most_requests} requests", style="dim"))
+        return Group(grid, Text(f"{request_budget.requests} of at most {plan.most_requests} requests", style="dim"))
 
     if not console.is_terminal:
         yield lambda _cell: None

@@ -61,7 +61,7 @@ def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
     if not settings.routes:
         for line in _unrouted(settings.endpoints):
             yield "route", line
-    for name, value in _changed(settings.house.controls):
+    for name, value in _changed(settings.operator.controls):
         yield "contract", f"{name} = {value}"
     for one in settings.measured:
         about = f"{one.profile.model} at {one.profile.endpoint} ({one.profile.wire})"
@@ -71,7 +71,7 @@ def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
     if settings.probe.seconds is not None:
         most = f"at most {settings.probe.max_requests} requests and ${settings.probe.max_usd:g} for each model"
         yield "probe", f"every {settings.probe.every}, {most}"
-    budget = settings.house.budget
+    budget = settings.operator.budget
     if budget is not None:
         for line in describe_budget(budget, settings.session_by):
             yield "budget", line

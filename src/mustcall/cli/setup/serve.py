@@ -184,7 +184,7 @@ def _demo_settings(
         yield settings_from_flags(
             f"demo:chat={upstream.base_url}",
             server=msgspec.structs.replace(ServerSettings(), **given),
-            house=OperatorSettings(overrides=obeys),
+            operator=OperatorSettings(overrides=obeys),
         )
 
 

@@ -20,69 +20,69 @@ __all__ = [
 
 
 class CallerError(MustcallError):
-    """The caller can mend it."""
+    """The request is invalid; the caller can correct it."""
 
     code = "invalid_request"
     status = 400
 
 
 class InvalidRequest(CallerError):
-    """The body is not what the wire says it must be."""
+    """The request body does not match the API of its wire."""
 
 
 class UnsupportedFeature(CallerError):
-    """The request uses something the upstream's wire has no form for."""
+    """The request uses a feature that the upstream's wire does not have."""
 
     code = "unsupported_feature"
 
 
 class Unauthorized(CallerError):
-    """The gateway wants a key and got none, or a wrong one."""
+    """The gateway requires a key; the request has none or a wrong one."""
 
     code = "invalid_api_key"
     status = 401
 
 
 class ForcedToolMissing(CallerError):
-    """The request forces a tool that is not on offer, or that is locked off (rule 8)."""
+    """The forced tool is not offered, or is locked off (rule 8)."""
 
     code = "forced_tool_missing"
 
 
 class ForeignOrigin(CallerError):
-    """A web page calls that nobody listed; its visitors must not spend the operator's keys."""
+    """The request comes from a web page whose origin is not in `cors_origins`."""
 
     code = "origin_not_allowed"
     status = 403
 
 
 class UnknownModel(CallerError):
-    """No route serves the model."""
+    """No route or upstream serves the model."""
 
     code = "model_not_found"
     status = 404
 
 
 class UnknownRoute(CallerError):
-    """The path is not served."""
+    """The gateway does not serve this path."""
 
     code = "unknown_route"
     status = 404
 
 
 class UnknownState(CallerError):
-    """A response, item or thread is not kept: it never was, it expired, or it is another caller's."""
+    """The response, item or thread is not stored, has expired, or belongs to another caller."""
 
     code = "not_found"
     status = 404
 
     def info(self) -> ErrorInfo:
-        """Return the error with the class word that OpenAI has for it."""
+        """Return the error with OpenAI's own error type."""
         return msgspec.structs.replace(super().info(), type="invalid_request_error")
 
 
 class WrongMethod(CallerError):
-    """The path is served for another method."""
+    """The path exists, but not for this HTTP method."""
 
     code = "method_not_allowed"
     status = 405
@@ -93,7 +93,7 @@ class WrongMethod(CallerError):
 
 
 class BodyTooLarge(CallerError):
-    """The body is over the configured limit."""
+    """The request body exceeds the configured limit."""
 
     code = "request_too_large"
     status = 413

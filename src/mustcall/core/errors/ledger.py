@@ -23,20 +23,20 @@ __all__ = [
 
 
 class LedgerError(MustcallError):
-    """The ledger did not do its part."""
+    """An operation of the ledger failed."""
 
     code = "ledger_error"
     #: What callers of a gateway are told in place of the message, which names a place that is the operator's business.
     shown: ClassVar[str] = "the ledger cannot be asked"
 
     def info(self) -> ErrorInfo:
-        """Return the error without the ledger's place."""
+        """Return the error without the address of the ledger."""
         told = super().info()
         return msgspec.structs.replace(told, message=self.shown) if self.shown else told
 
 
 class LedgerUnavailable(LedgerError):
-    """The ledger cannot be reached, or did not answer in time. What was written last may or may not be there."""
+    """The ledger is unreachable or did not answer in time. The last write may or may not be stored."""
 
     code = "ledger_unavailable"
     shown = "the ledger cannot be reached now; try again"
@@ -45,7 +45,7 @@ class LedgerUnavailable(LedgerError):
 
 
 class LedgerFull(LedgerError):
-    """There is no room to write: the disk is full, or the file may not grow."""
+    """The ledger cannot grow: the disk is full, or a size limit is reached."""
 
     code = "ledger_full"
     shown = "the ledger has no room left"
@@ -53,7 +53,7 @@ class LedgerFull(LedgerError):
 
 
 class LedgerReadOnly(LedgerError):
-    """The ledger may be read and not written."""
+    """The ledger can be read but not written."""
 
     code = "ledger_read_only"
     shown = "the ledger cannot be written"
@@ -61,19 +61,19 @@ class LedgerReadOnly(LedgerError):
 
 
 class LedgerMismatch(LedgerError):
-    """The ledger was made by a newer version, or by another build."""
+    """A newer version or another build created the ledger."""
 
     code = "ledger_mismatch"
 
 
 class LedgerBroken(LedgerError):
-    """The file is damaged, or is no ledger."""
+    """The ledger file is damaged, or is not a ledger."""
 
     code = "ledger_broken"
 
 
 class FenceLost(LedgerError):
-    """The run belongs to another owner now, or has ended: nothing was written, and nothing more may be done for it."""
+    """Another process owns the run now, or the run has ended. Nothing was written; stop working on it."""
 
     code = "fence_lost"
     shown = ""
@@ -81,7 +81,7 @@ class FenceLost(LedgerError):
 
 
 class RunBusy(LedgerError):
-    """Another process is carrying the run out, and its lease lasts."""
+    """Another process executes the run, and its lease has not expired."""
 
     code = "run_busy"
     shown = ""
@@ -90,7 +90,7 @@ class RunBusy(LedgerError):
 
 
 class UnknownRun(LedgerError):
-    """There is no run of that name in the ledger."""
+    """The ledger has no run with this id."""
 
     code = "unknown_run"
     shown = ""
@@ -98,7 +98,7 @@ class UnknownRun(LedgerError):
 
 
 class UnknownTurn(LedgerError):
-    """There is no turn of that name in the ledger."""
+    """The ledger has no turn with this id."""
 
     code = "unknown_turn"
     shown = ""
@@ -106,7 +106,7 @@ class UnknownTurn(LedgerError):
 
 
 class ContentsNotKept(LedgerError):
-    """The turn is in the ledger, but what was said in it was not kept."""
+    """The ledger has the turn but not its contents: `[ledger] contents` is `none`."""
 
     code = "contents_not_kept"
     shown = ""
@@ -114,7 +114,7 @@ class ContentsNotKept(LedgerError):
 
 
 class AlreadyRecorded(LedgerError):
-    """The step was written before, by somebody else: who wrote it acts, nobody else does."""
+    """Another process already wrote this step of the run. Only the process that wrote it may execute it."""
 
     code = "already_recorded"
     shown = ""

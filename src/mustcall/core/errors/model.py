@@ -21,77 +21,77 @@ __all__ = [
 
 
 class ModelError(MustcallError):
-    """The model did not keep the contract in any attempt. `details` holds the record of them."""
+    """No attempt of the model met the contract. `details` contains the record of the attempts."""
 
     code = "model_error"
     status = 502
 
     def info(self) -> ErrorInfo:
-        """Return the error as one that asking again does not mend."""
+        """Return the error, marked as not retryable."""
         return msgspec.structs.replace(super().info(), by_model=True)
 
 
 class TextToolCallError(ModelError):
-    """Tool calls came as text, attempt after attempt (rule 48)."""
+    """Every attempt wrote its tool calls as text (rule 48)."""
 
     code = "text_tool_call"
 
 
 class PhantomCall(ModelError):
-    """The reply ended "with tool calls" and held none."""
+    """The finish reason announced tool calls, but the reply had none."""
 
     code = "phantom_call"
 
 
 class ForceUnmet(ModelError):
-    """The tool the request demands was not called, on any rung of the ladder (rule 27)."""
+    """No rung of the ladder produced a call of the demanded tool (rule 27)."""
 
     code = "force_unmet"
 
 
 class UnknownToolCalled(ModelError):
-    """The model called a tool that is not on offer."""
+    """The model called a tool that is not offered."""
 
     code = "unknown_tool"
 
 
 class BadArguments(ModelError):
-    """The model's arguments do not fit the tool's schema."""
+    """The arguments of the model's call do not match the tool's schema."""
 
     code = "bad_arguments"
 
 
 class StructuredOutputError(ModelError):
-    """The model's answer does not fit the schema the caller asked for."""
+    """The answer does not match the requested schema."""
 
     code = "bad_answer"
 
 
 class TruncatedReply(ModelError):
-    """The reply was cut off before it was complete."""
+    """The reply ended before it was complete."""
 
     code = "truncated"
 
 
 class EmptyReply(ModelError):
-    """The model said nothing."""
+    """The model's reply was empty in every attempt."""
 
     code = "empty"
 
 
 class ThinkingOnly(ModelError):
-    """The model thought, and said nothing."""
+    """Every reply had reasoning only, without text and calls."""
 
     code = "thinking_only"
 
 
 class LoopBlocked(ModelError):
-    """The model makes the same call again and again, and its tool's setting blocks that."""
+    """The model repeats the same call, and the tool's settings block that."""
 
     code = "looping"
 
 
 class StarvedPrompt(ModelError):
-    """The server cut the prompt silently, so its answer cannot be trusted."""
+    """The server cut the prompt without an error, so its answer is unreliable."""
 
     code = "starved"

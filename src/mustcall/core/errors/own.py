@@ -20,7 +20,7 @@ __all__ = [
 
 
 class GatewayBusy(MustcallError):
-    """The gateway takes no more work right now."""
+    """The gateway has reached its limit of concurrent requests, or is stopping."""
 
     code = "gateway_busy"
     status = 503
@@ -28,45 +28,45 @@ class GatewayBusy(MustcallError):
 
 
 class ConfigError(MustcallError):
-    """The configuration cannot be used as it is."""
+    """The configuration is invalid."""
 
     code = "config_error"
 
 
 class FetchFailed(MustcallError):
-    """Weights or benchmark data could not be fetched; it ends a command, never a request."""
+    """Downloading weights or benchmark data failed. Raised by commands, never for a request."""
 
     code = "fetch_failed"
 
 
 class ToolError(MustcallError):
-    """What a tool raises to tell the model in one line what went wrong. The run goes on."""
+    """Raise this in a tool to tell the model the problem in one line. The run continues."""
 
     code = "tool_failed"
 
 
 class ToolRefused(ToolError):
-    """What a tool raises for a call it will not carry out: a policy denies it (rule 89)."""
+    """Raise this in a tool to refuse a call, for example because a policy denies it (rule 89)."""
 
     code = "tool_refused"
 
 
 class RoleFailed(MustcallError):
-    """The proposer or the synthesizer of a coordinated answer failed. `details` says which, and with what."""
+    """The proposer or the synthesizer of a coordinated answer failed. `details` has the role and its error."""
 
     code = "role_failed"
     status = 502
 
 
 class QuorumMissed(MustcallError):
-    """Fewer critics than the quorum gave a usable answer. `details` says what each failed with."""
+    """Fewer critics than the quorum gave a usable answer. `details` lists the error of each critic."""
 
     code = "quorum_missed"
     status = 502
 
 
 class BudgetSpent(MustcallError):
-    """A cap is reached. `details` says which, in the words of rule 94."""
+    """A cap of the budget is reached; no upstream call was made. `details` names the cap (rule 94)."""
 
     code = "budget_spent"
     status = 429

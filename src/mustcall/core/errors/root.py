@@ -8,10 +8,10 @@ __all__ = ["ErrorInfo", "MustcallError"]
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """An error as a value: what every wire's error body can be made from and read into.
+    """An error as a plain value, from which the error body of every wire can be written.
 
-    `type` is the provider's own class word (`invalid_request_error`, `overloaded_error`, …) where there was one;
-    `details` is carried where a client acts on it.
+    `type` is the provider's own error type (`invalid_request_error`, `overloaded_error`, …), if there was one.
+    `details` contains data that clients act on.
     """
 
     message: str
@@ -26,7 +26,7 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MustcallError(Exception):
-    """The root: an error with a stable code, an HTTP status and a message made for people."""
+    """The base class of all errors: a stable `code`, an HTTP status, `retryable` and a message for people."""
 
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
@@ -47,7 +47,7 @@ class MustcallError(Exception):
         self.specific_code = code
 
     def info(self) -> ErrorInfo:
-        """Return the error as a value that any wire can encode."""
+        """Return the error as a value that every wire can encode."""
         return ErrorInfo(
             message=self.message,
             status=self.status,

@@ -13,14 +13,14 @@ __all__ = [
 
 
 class UpstreamError(MustcallError):
-    """The upstream did not do its part."""
+    """The upstream failed, refused the request, or sent an invalid answer."""
 
     code = "upstream_error"
     status = 502
 
 
 class UpstreamRejected(UpstreamError):
-    """The upstream answered with an error of its own; its status and words are kept."""
+    """The upstream answered with an error; its status and message are kept."""
 
     code = "upstream_rejected"
 
@@ -34,14 +34,14 @@ class UpstreamRejected(UpstreamError):
 
 
 class ForcedToolRefused(UpstreamError):
-    """The upstream refuses the tool that the request demands; without it the demand cannot be met."""
+    """The upstream refuses the tool that the request demands."""
 
     code = "forced_tool_refused"
     status = 400
 
 
 class UpstreamUnavailable(UpstreamError):
-    """No connection, a reset, or a stream that was cut."""
+    """The connection to the upstream failed, was reset, or was cut during a stream."""
 
     code = "upstream_unavailable"
     retryable = True
@@ -58,6 +58,6 @@ class UpstreamTimeout(UpstreamError):
 
 
 class UpstreamGarbage(UpstreamError):
-    """The upstream's answer is not what its wire says it must be."""
+    """The upstream's answer does not match its wire, or exceeds a limit."""
 
     code = "upstream_garbage"

@@ -56,39 +56,35 @@ __all__ = ["Agent"]
 
 
 class Agent(RunMaker[Deps], Generic[Deps, Out]):
-    """A model, its tools and how to use them.
+    """A model, its tools and the settings of its runs.
 
-    `upstream` is an `Upstream`, or its address with `model`. `tools` are functions, `FunctionTool`s and `ToolSource`s.
-    `controls` are the settings of each turn (forces, limits, protocol); `on_unmet` stands over the one in there and
-    gives the reply as it is with `force_satisfied=False` (rule 27). `rules` ground questions in a tool; one that is a
-    function gives the rules for a run's dependencies. `max_steps` are
-    the model's turns in one run: the last one may call nothing (rule 109). `timeout` is the seconds of one turn, all of
-    its attempts together. `approve` is asked before the calls of tools that have no approval of their own. `hooks` see
-    every event; `before_step` and `after_step` are called around each step and may change what it asks. The run does
-    not answer before each of `required_steps` has succeeded. With `compaction` a long conversation is sent shortened.
-    `budget` bounds what may be spent, by all the runs of one `session` together or, without one, by each run; its
-    accounts are `meter`'s. Without one those of a session are in the `ledger`, if one is named or the run is durable,
-    else in this process's memory. With `claims="report"` what an answer says was done is held against the calls that
-    ran. With `check_answers` numbers, dates, times and file names of an answer are held against the results of its
-    calls, and one that departs from them is replaced by the results: "small" does that for models whose name says that
-    they are small, "always" for all.
+    - `upstream`: an `Upstream`, or its address; `model` selects another model of it
+    - `tools`: functions, `FunctionTool`s and `ToolSource`s
+    - `output`: the type of the structured answer, unless a run names another one
+    - `deps`, `deps_type`: the dependency of tools, approvals and rules (a database, a user), or its type; a parameter
+      with this annotation, or with `ToolContext[…]`, is filled in
+    - `controls`: settings of each turn (forces, limits, protocol); `on_unmet` overrides the value in it (rule 27)
+    - `rules`: grounding rules, or functions that return them for a dependency
+    - `max_steps`: maximum model turns in one run; the last one may not call tools (rule 109)
+    - `timeout`: seconds for one turn with all its attempts
+    - `approve`: approval for tools without their own
+    - `hooks`: receive every event; `before_step` and `after_step` run around each step and may change it
+    - `required_steps`: tools that must succeed before the run answers
+    - `compaction`: how a long conversation is shortened before it is sent
+    - `budget`, `session`, `meter`: limits, the account that all runs of one session share, and where accounts are
+      stored (default: the `ledger` if one is named or the run is durable, else memory)
+    - `claims="report"`: compare actions that the answer claims with the calls that ran
+    - `check_answers`: replace an answer whose numbers, dates, times or file names contradict the tool results;
+      `"small"` for models with a small size in their name, `"always"` for all
+    - `planner`, `caller`: two models: the planner reasons in prose without tools, and the caller (or `upstream`) turns
+      its plans into calls; `planner_options` are the planner's, `options` the caller's
+    - `ledger`, `lease`, `contents`: where durable runs are stored (a path, a `postgresql://` URL or a `Ledger`;
+      default: MUSTCALL_LEDGER, DATABASE_URL or the user's file), the seconds after which a silent process loses its
+      run, and which contents are kept after the end (`full`, `redacted`, `none`; default: MUSTCALL_LEDGER_CONTENTS,
+      else `full`)
 
-    With a `planner` a run has two models: the planner reasons in prose and is offered no tools, the `caller` (or the
-    `upstream`, which is another word for it) turns its plans into calls, and results go back to the planner, whose
-    answer is the run's. `options` are the caller's then, `planner_options` the planner's.
-
-    A run with a `run_id` is durable: it is kept in the `ledger` (a path, a `postgresql://` URL or a `Ledger`; by
-    default the one of MUSTCALL_LEDGER, DATABASE_URL or the user's own file) and can be gone on with after a crash.
-    `lease` are the seconds after which another process may take over a run whose own process says nothing any more.
-    `contents` is what stays of what was said in a run that has ended, besides its result: "full", "redacted" or "none";
-    by default as MUSTCALL_LEDGER_CONTENTS says, else all of it.
-
-    `output` is the type of a structured answer, for every run that asks for none of its own: `result.output` has it.
-    `deps` is what tools, approvals and rules depend on (a database, a user); a parameter annotated with its type, or
-    with `ToolContext[…]`, is filled in. A run may be given another one; `deps_type` says its type where there is none
-    yet.
-
-    `async with agent:` keeps connections and tool sources open; without it each run opens and closes its own.
+    `async with agent:` keeps connections and tool sources open; otherwise each run opens and closes its own. Raise
+    `ConfigError` for settings that cannot be used together.
     """
 
     def __init__(
@@ -140,7 +136,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         self.rules = tuple(each for each in given if isinstance(each, GroundingRule))
         #: Rules that depend on what a run is given.
         self._rules_of = tuple(each for each in given if not isinstance(each, GroundingRule))
-        self._house = OperatorSettings(
+        self._operator = OperatorSettings(
             rules=self.rules, overrides=self.upstream.overrides, wording=wording or Wording(), controls=Controls()
         )
         self._plan = RunSettings(
@@ -148,7 +144,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
             model=self.model,
             clock=self.upstream.clock,
             controls=msgspec.structs.replace(controls or Controls(), on_unmet=OnUnmet(on_unmet), metadata=False),
-            wording=self._house.wording,
+            wording=self._operator.wording,
             instructions=instructions,
             options=options or Options(),
             max_steps=max_steps,
@@ -218,14 +214,15 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         run_id: str | None = None,
         deps: Deps | None = None,
     ) -> RunResult[Any]:
-        """Run to an answer; raise `MustcallError` where there is none.
+        """Run until the model answers, and return the result.
 
-        `after` goes on from an earlier run, or from its `history`. `force` demands any tool (True) or the named one for
-        this run (rule 9). `output` is the type or JSON schema of a structured answer, before which `hops` tool
-        executions are allowed (as many as `controls` says, 2, unless given); it is then in the result's `output`.
-        `deps` is what this run's tools depend on. With `check=False` a failed run is returned, `stopped` and `error`
-        saying so, instead of raised. With a `run_id` the run is durable; the same name again goes on with it, or
-        returns what it came to without asking a model.
+        `after` continues an earlier run, or its `history`. `force` demands a call of any tool (True) or of the named
+        tool (rule 9). `output` is the type or JSON schema of a structured answer; at most `hops` tool executions come
+        before it (default: from `controls`, 2). `deps` is the dependency of this run. With a `run_id` the run is
+        durable: the same id again continues the run, or returns the stored result without a model call.
+
+        Raise `MustcallError` if there is no answer; with `check=False` return the failed run with `stopped` and
+        `error`.
         """
         answering = self._answering(output, hops)
         start = self._start(prompt, after, force, answering)
@@ -264,14 +261,15 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         check: bool = True,
         deps: Deps | None = None,
     ) -> RunResult[Any]:
-        """Go on with a durable run where it was interrupted; return what it came to if it has ended.
+        """Continue a durable run where it was interrupted, or return its result if it has ended.
 
-        Nothing that is done is done again: finished turns of the model are not paid for twice, finished tools are not
-        run twice, and a call that had begun and has no result is reported as `unknown`, unless its tool may be run
-        again or its `check` can tell. `output` is the type of a structured answer, for its value: where it is not
-        given the agent's own, else the schema of the run. `deps` is not kept with a run: it is given again. `take`
-        takes the run from an owner whose lease still lasts; by default that raises `RunBusy`, unless the owner is
-        certainly dead.
+        Finished model turns are not paid for again, and finished tools are not run again. A call that had started and
+        has no result is reported as `unknown`, unless its tool may be repeated or its `check` knows the outcome.
+        `output` is the type of the structured answer (default: the agent's, else the schema of the run). `deps` is not
+        stored and must be passed again. `take` takes the run from an owner whose lease has not expired.
+
+        Raise `UnknownRun` for an unknown id, `RunBusy` if another process holds the run and `take` is false, and the
+        error of a failed run unless `check=False`.
         """
         row = await self.runs.find(run_id)
         told = decode(row.data, Start, run_id) if row.outcome is None and row.data else Start(messages=())
@@ -296,7 +294,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         output: Output | None = None,
         hops: int | None = None,
     ) -> None:
-        """Write a run down in the ledger for a worker (`mustcall worker`) to carry out; `resume` returns its result."""
+        """Store a run in the ledger for a worker (`mustcall worker`). `resume` returns its result."""
         await self.runs.queue(run_id, self._start(prompt, after, force, self._answering(output, hops)))
 
     @overload
@@ -339,7 +337,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         run_id: str | None = None,
         deps: Deps | None = None,
     ) -> RunResult[Any]:
-        """Do as `run` where no event loop runs."""
+        """Call `run` where no event loop runs. Raise the same errors."""
         check_outside("run")
         return asyncio.run(
             self.run(prompt, after=after, force=force, output=output, hops=hops, check=check, run_id=run_id, deps=deps)
@@ -364,7 +362,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
     def resume_sync(
         self, run_id: str, *, output: Any = None, take: bool = False, check: bool = True, deps: Deps | None = None
     ) -> RunResult[Any]:
-        """Do as `resume` where no event loop runs."""
+        """Call `resume` where no event loop runs. Raise the same errors."""
         check_outside("resume")
         return asyncio.run(self.resume(run_id, output=output, take=take, check=check, deps=deps))
 
@@ -408,9 +406,10 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         deps: Deps | None = None,
         partial: bool = False,
     ) -> RunStream[Any]:
-        """Return the run as it happens: `async with agent.stream(…) as events: async for event in events: …`.
+        """Return a run as a stream: `async with agent.stream(…) as events: async for event in events: …`.
 
-        With `partial` a structured answer is told as it is written, too (`PartialOutput`).
+        The parameters are those of `run`. With `partial` a structured answer is also streamed while it is written
+        (`PartialOutput`). The error of a failed run is raised after its last event.
         """
         answering = self._answering(output, hops)
         start = self._start(prompt, after, force, answering)

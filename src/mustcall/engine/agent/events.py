@@ -29,29 +29,29 @@ __all__ = [
 
 
 class TextDelta(msgspec.Struct, frozen=True, tag="text_delta"):
-    """More of the model's text."""
+    """The next piece of the model's text."""
 
     text: str
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning_delta"):
-    """More of the model's thinking, or of its summary."""
+    """The next piece of the model's reasoning, or of its summary."""
 
     text: str
 
 
 class PartialOutput(msgspec.Struct, frozen=True, tag="partial_output"):
-    """A structured answer as far as it is written: plain data, not checked. A later one may begin anew.
+    """The part of a structured answer that is written so far: plain data, not validated.
 
-    Only a stream that was asked for it (`partial=True`) has these: the one kind of event that may be of an attempt
-    whose answer is not accepted in the end.
+    Only a stream with `partial=True` has these events. They are the only events that may belong to a discarded attempt;
+    then later ones start again.
     """
 
     value: Any
 
 
 class StepFinished(msgspec.Struct, frozen=True, tag="step_finished"):
-    """A turn of the model's has its outcome. `record` holds every attempt it took."""
+    """A turn of the model has its outcome. `record` contains its attempts."""
 
     record: TurnRecord
     step: int = 1
@@ -59,13 +59,13 @@ class StepFinished(msgspec.Struct, frozen=True, tag="step_finished"):
 
 
 class CallStarted(msgspec.Struct, frozen=True, tag="call_started"):
-    """A call is about to be checked, approved and run."""
+    """A call will now be checked, approved and run."""
 
     call: ToolCall
 
 
 class CallFinished(msgspec.Struct, frozen=True, tag="call_finished"):
-    """A call has its result; `result` is its text as the model will see it, without the wrapper."""
+    """A call has its result. `result` is the text that the model will read, without its tags."""
 
     call: ToolCall
     result: str
@@ -75,7 +75,7 @@ class CallFinished(msgspec.Struct, frozen=True, tag="call_finished"):
 
 
 class RunFinished(msgspec.Struct, frozen=True, tag="run_finished"):
-    """The run is over."""
+    """The run has ended. This is the last event of every run."""
 
     result: RunResult[Any]
 

@@ -25,7 +25,7 @@ _logger = log_of("mustcall.engine")
 
 
 class StepView(msgspec.Struct, Generic[Deps_co], frozen=True, kw_only=True):
-    """A step as its hooks see it. `calls` are all of the run so far; `record` is there once the model has spoken."""
+    """A step as hooks see it. `calls` are all calls of the run so far; `record` is set in `after_step` only."""
 
     number: int
     messages: tuple[Message, ...]
@@ -37,7 +37,7 @@ class StepView(msgspec.Struct, Generic[Deps_co], frozen=True, kw_only=True):
 
 
 class StepChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step asks instead: fewer tools, a forced one, other instructions or options. None changes nothing."""
+    """Changes for one step: fewer tools, a forced tool, other instructions or options. None changes nothing."""
 
     tools: Collection[str] | None = None
     force: bool | str | None = None

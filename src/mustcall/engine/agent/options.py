@@ -11,9 +11,9 @@ __all__ = ["Options"]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of the model, in words that every wire has. None leaves the upstream's default.
+    """Settings of the model that every wire supports. None means the upstream's default.
 
-    `extra` are fields of the upstream's own wire, sent as they are.
+    `extra` contains further fields of the upstream's wire, sent unchanged.
     """
 
     max_tokens: int | None = None

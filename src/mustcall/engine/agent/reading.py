@@ -36,10 +36,10 @@ def the_caller(upstream: Upstream | str | None, caller: Upstream | str | None, *
     return one if isinstance(one, Upstream) else Upstream(one)
 
 
-async def turns_on(upstream: Upstream, house: OperatorSettings, stack: AsyncExitStack) -> Turns:
+async def turns_on(upstream: Upstream, operator: OperatorSettings, stack: AsyncExitStack) -> Turns:
     """Return turns on an upstream; the stack closes its connections."""
     transport = await stack.enter_async_context(upstream.connected())
-    turns = Turns(transport, upstream.clock, house)
+    turns = Turns(transport, upstream.clock, operator)
     turns.learnt = upstream.learnt
     return turns
 

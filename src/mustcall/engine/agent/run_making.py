@@ -63,7 +63,7 @@ class RunMaker(Generic[Deps]):
     rules: tuple[GroundingRule, ...]
     #: Rules that depend on what a run is given.
     _rules_of: tuple[RulesOf, ...]
-    _house: OperatorSettings
+    _operator: OperatorSettings
     _plan: RunSettings
     _planner: RunSettings | None
     _ledger: "Place | None"
@@ -158,11 +158,11 @@ class RunMaker(Generic[Deps]):
 
     async def _opened(self, stack: AsyncExitStack) -> tuple[Turns, Roster, Turns | None]:
         """Connect the upstreams and open the tool sources; the stack closes them."""
-        turns = await turns_on(self.upstream, self._house, stack)
+        turns = await turns_on(self.upstream, self._operator, stack)
         planning = None
         if self.planner is not None:  # grounding rules are about tools, which it is not offered
-            house = OperatorSettings(overrides=self.planner.overrides, wording=self._house.wording)
-            planning = await turns_on(self.planner, house, stack)
+            operator = OperatorSettings(overrides=self.planner.overrides, wording=self._operator.wording)
+            planning = await turns_on(self.planner, operator, stack)
         roster = await open_roster(self.tools, stack)
         check_order(roster, self._plan.required)
         return turns, roster, planning
@@ -186,7 +186,7 @@ class RunMaker(Generic[Deps]):
                 "no model is named: pass model='…' to the Upstream or to the Agent, or write wire=URL#model"
             )
         check_rules(self.rules)
-        check_wording(self._house.wording)
+        check_wording(self._operator.wording)
         plan = self._plan
         for name, value in (("max_steps", plan.max_steps), ("concurrency", plan.concurrency)):
             if value < 1:

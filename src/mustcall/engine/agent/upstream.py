@@ -34,14 +34,20 @@ EMBEDDED_MODEL = "local"
 class Upstream:
     """An endpoint and a model.
 
-    `where` is a provider's shorthand (`openai:gpt-5`, `ollama:qwen3`; the key is read from the provider's usual
-    variable unless `api_key` is given), `[name:]wire=URL[#model]` (`chat=http://127.0.0.1:9000/v1#qwen3`;
-    `embedded:` is the model in this process), or an `Endpoint`; a `model` of its own stands over the one in the
-    address. A `transport` that is handed in
-    is used as it is and never closed. `overrides` are facts about the model that stand over the known ones
-    (`profiles.read_overrides`), `profile` is what `mustcall probe` measured: a profile file, or its value. `stateful`
-    lets a Responses upstream keep the conversation: steps then send
-    `previous_response_id` and what is new (rule 78).
+    `where` is one of these:
+
+    - the shorthand of a provider (`openai:gpt-5`, `ollama:qwen3`); the key is `api_key`, or is read from the provider's
+      usual variable
+    - `[name:]wire=URL[#model]` (`chat=http://127.0.0.1:9000/v1#qwen3`)
+    - `embedded:` for the model in this process
+    - an `Endpoint`
+
+    `model` overrides the model in `where`. A `transport` that is passed in is never closed. `overrides` are facts about
+    the model that override the known ones (`profiles.read_overrides`). `profile` is the result of `mustcall probe`: a
+    profile file, or its value. With `stateful` a Responses upstream stores the conversation, and steps send
+    `previous_response_id` and the new messages (rule 78).
+
+    Raise `ConfigError` for an unknown provider or wire, or a missing key.
     """
 
     def __init__(
@@ -83,7 +89,7 @@ class Upstream:
         return f"Upstream({self.endpoint.name!r}, {self.endpoint.wire!s}, model={self.model!r})"
 
     def connected(self) -> AbstractAsyncContextManager[Transport]:
-        """Return the connections of this event loop, to be used with `async with`."""
+        """Return the connections of this event loop, for use with `async with`."""
         return self._connections.use()
 
     async def _connect(self, stack: AsyncExitStack) -> Transport:

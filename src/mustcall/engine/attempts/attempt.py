@@ -78,17 +78,17 @@ class Attempt(Generic[P]):
     def _flowing_relay(self) -> StreamRelay[P]:
         """Return what lets a stream out as far as the gate allows."""
         context, outlet = self._context, self._outlet
-        course, request = context.course, context.request
-        closed = holds(course, request, context.services.controls) or bool(outlet.shown)
+        turn_state, request = context.turn_state, context.request
+        closed = holds(turn_state, request, context.services.controls) or bool(outlet.shown)
         readable = context.same_wire or context.binding.trivial
-        gate = Gate(closed=closed, trusted=trusts(course, request, readable=readable))
+        gate = Gate(closed=closed, trusted=trusts(turn_state, request, readable=readable))
         context.progress.holding = gate.stopped
         scanner = self._echoing.lens(context.token)
         return self._relayed(scanner, gate, raw=self.forwards and not outlet.written)
 
     def _waiting_relay(self) -> StreamRelay[P]:
         """Return what reads a stream for a caller who waits for the whole reply: its text is looked at in the end."""
-        settles = self._context.course.settles_early
+        settles = self._context.turn_state.settles_early
         scanner = self._echoing.lens(self._context.token) if settles else ReplyScanner(None, "")
         return self._relayed(scanner, Gate(closed=True), raw=False)
 
@@ -113,7 +113,7 @@ class Attempt(Generic[P]):
             await drain(pieces)
             return
         context = self._context
-        relay.settle(estimate(context.course.shaped().request))
+        relay.settle(estimate(context.turn_state.shaped().request))
         context.log.add(AdaptationKind.ESTIMATED, "usage", "the reply was settled before the upstream counted")
         at = "the demanded call" if relay.lens.settled else "a run of blanks"
         context.log.add(AdaptationKind.REPORTED, "settled", f"at {at}; the rest was not waited for")
@@ -176,7 +176,7 @@ class Attempt(Generic[P]):
         """Read a whole reply; only what matters of it where its bytes may be forwarded."""
         context, waits, same_wire = self._context, self._outlet.waits, self._context.same_wire
         raw = waits and self.forwards and not context.services.controls.metadata
-        skims = context.course.names.trivial if raw else waits and not same_wire
+        skims = context.turn_state.names.trivial if raw else waits and not same_wire
         skimmed = skim(context.theirs.wire, body) if skims else None
         if skimmed is not None and self._echoing.is_clear(skimmed):
             self._body, self._raw, self.skimmed = body, raw, True

@@ -23,11 +23,11 @@ _ERASED = Adaptation(AdaptationKind.MARKUP_STRIPPED, "text", "what the layer its
 class Echoing:
     """Keeps what is ours, and what follows a stop sequence, out of a turn's replies."""
 
-    __slots__ = ("_carried", "_course", "_cut", "_erased", "_request", "_wording")
+    __slots__ = ("_carried", "_cut", "_erased", "_request", "_turn_state", "_wording")
 
     def __init__(self, context: TurnContext) -> None:
         self._request = context.request
-        self._course = context.course
+        self._turn_state = context.turn_state
         self._wording = context.services.wording
         self._carried: tuple[Shaped, Echoes] | None = None
         self._erased = False
@@ -38,28 +38,28 @@ class Echoing:
         """What the attempt's text must end before; the text of a forced attempt is a call."""
         if not self._request.stop:
             return ()
-        course = self._course
-        as_call = course.plan.demand.forced or course.rung.constrains or course.reads_text
+        turn_state = self._turn_state
+        as_call = turn_state.plan.demand.forced or turn_state.rung.constrains or turn_state.reads_text
         return enforced_stops(self._request, as_call=as_call)
 
     @property
     def _echoes(self) -> Echoes:
         """What the model may say back in this attempt."""
-        shaped = self._course.shaped()
+        shaped = self._turn_state.shaped()
         if self._carried is None or self._carried[0] is not shaped:
             self._carried = (shaped, echoes_in(self._request, shaped.request, self._wording))
         return self._carried[1]
 
     def lens(self, token: str) -> ReplyScanner:
         """Return what looks through the attempt's text."""
-        lookout, echoes = self._course.lookout(), self._echoes
+        lookout, echoes = self._turn_state.lookout(), self._echoes
         if stops := self._stops:
             return StoppedScanner(lookout, token, echoes, stops)
         return EchoFreeScanner(lookout, token, echoes) if echoes else ReplyScanner(lookout, token)
 
     def look_through(self, reply: Reply, token: str) -> ScanFindings:
         """Return what is in the text of a whole reply that was cleared; most have nothing, and need no lens."""
-        if _only_calls(reply) or is_plain(reply, self._course.lookout()):
+        if _only_calls(reply) or is_plain(reply, self._turn_state.lookout()):
             return NOTHING
         return self.lens(token).read(reply)
 

@@ -30,17 +30,17 @@ _logger = log_of("mustcall.engine")
 class Judging:
     """The verdicts of one turn."""
 
-    __slots__ = ("_context", "_course", "_echoing", "_teaching")
+    __slots__ = ("_context", "_echoing", "_teaching", "_turn_state")
 
     def __init__(self, context: TurnContext, echoing: Echoing, teaching: Teaching) -> None:
         self._context = context
-        self._course = context.course
+        self._turn_state = context.turn_state
         self._echoing = echoing
         self._teaching = teaching
 
     def restored(self, reply: Reply) -> Reply:
         """Return a reply in the caller's own names, and without what is ours (rule 146)."""
-        return self._echoing.clear(restored(reply, self._context.binding, self._course.names))
+        return self._echoing.clear(restored(reply, self._context.binding, self._turn_state.names))
 
     async def judge(
         self, reply: Reply, seen: ScanFindings | None = None, *, sent_limit: int | None, heavy: bool
@@ -48,7 +48,7 @@ class Judging:
         """Judge a reply by what was `seen` in its text while it came, else by what is in it."""
         context, token = self._context, self._context.token
         bound = prompt_bound(context.request, len(context.inbound.body), reply.usage)
-        case = self._course.case(token, bound, sent_limit)
+        case = self._turn_state.case(token, bound, sent_limit)
 
         def look() -> tuple[Judgement, ScanFindings]:
             found = self._echoing.look_through(reply, token) if seen is None else seen
@@ -73,12 +73,12 @@ class Judging:
         attempts before this one: if one of them was seen to speak, this one may only add its calls.
         """
         spoke = shown is not None and shown.spoke
-        decision = self._course.settle(
+        decision = self._turn_state.settle(
             judged,
             released=shown is not None,
             spoke=spoke,
             called=shown is not None and shown.called,
-            stateful=self._course.stored,
+            stateful=self._turn_state.stored,
         )
         record = self._context.record
         record.attempts[-1].remedy = decision.remedy
@@ -102,7 +102,7 @@ class Judging:
                 return None
 
     def _accept(self, judged: Judgement, reply: Reply) -> None:
-        context, record, demand = self._context, self._context.record, self._course.plan.demand
+        context, record, demand = self._context, self._context.record, self._turn_state.plan.demand
         if demand.forced:
             made = judged.verdict is Verdict.CALLED or reply is judged.salvage
             met = made and any(map(demand.permits, reply.calls))
@@ -114,7 +114,7 @@ class Judging:
         elif demand.notes and any(note.kind is AdaptationKind.FORCE_DROPPED for note in demand.notes):
             record.force = "dropped"
         record.outcome = OutcomeKind.CALLS if reply.calls else OutcomeKind.ANSWER
-        context.services.issued.note(reply, self._course.issuer)
+        context.services.issued.note(reply, self._turn_state.issuer)
         record.adaptations = context.adaptations
 
     def failed(self, error: MustcallError) -> MustcallError:
@@ -122,7 +122,7 @@ class Judging:
         context, record = self._context, self._context.record
         error = told_of(error)
         record.outcome, record.error = OutcomeKind.FAILURE, type(error).code
-        if self._course.plan.demand.forced:
+        if self._turn_state.plan.demand.forced:
             record.force = "unmet"
             self._teaching.failed(error, record.attempts[-1].verdict if record.attempts else None)
         record.adaptations = context.adaptations

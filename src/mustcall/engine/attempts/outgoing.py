@@ -27,7 +27,7 @@ class Outgoing:
     def __init__(self, context: TurnContext) -> None:
         self._inbound = context.inbound
         self._request = context.request
-        self._course = context.course
+        self._turn_state = context.turn_state
         self._endpoint = context.endpoint
         self._model = context.model
         self._log = context.log
@@ -39,7 +39,7 @@ class Outgoing:
 
     def body(self) -> bytes:
         """Return the next attempt's bytes."""
-        shaped = self._course.shaped()
+        shaped = self._turn_state.shaped()
         if self._written is not None and self._written[0] is shaped:
             return self._written[1]
         request = shaped.request
@@ -54,7 +54,7 @@ class Outgoing:
     def call(self, body: bytes, attempt: int = 1) -> UpstreamCall:
         """Return the call that sends these bytes."""
         query = f"?{self._inbound.query}" if self._same_wire and self._inbound.query else ""
-        stream = self._course.shaped().request.stream
+        stream = self._turn_state.shaped().request.stream
         headers = request_headers(self._endpoint, self._inbound.headers, same_wire=self._same_wire, stream=stream)
         if self._inbound.trace is not None:
             headers |= self._inbound.trace.outgoing(attempt)
@@ -72,9 +72,9 @@ class Outgoing:
             self._log.add(AdaptationKind.VALUE_CLAMPED, "max_tokens", f"{request.max_tokens} to {most}")
             outgoing = outgoing.evolve(max_tokens=most)
         target = Target(
-            issuer=self._course.issuer,
+            issuer=self._turn_state.issuer,
             default_max_tokens=self._endpoint.default_max_tokens,
-            thinks_when_forced=self._course.profile.forced is Forcing.ALWAYS,
+            thinks_when_forced=self._turn_state.profile.forced is Forcing.ALWAYS,
         )
         if not self._same_wire and self._written is None:
             self._refuse_lost_demand()
@@ -87,7 +87,7 @@ class Outgoing:
 
     def _refuse_lost_demand(self) -> None:
         """Raise if the demanded tool has no form on the upstream's wire: `auto` must not hide that (rule 8)."""
-        plan = self._course.plan
+        plan = self._turn_state.plan
         if plan.demand.forced and plan.protocol is not Protocol.PROMPT:
             demanded = self._request.evolve(tool_choice=plan.demand.choice)
             offer_for(demanded, self._endpoint.wire, AdaptationLog())

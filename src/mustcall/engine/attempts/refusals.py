@@ -66,12 +66,12 @@ def take_refusal(context: TurnContext, teaching: Teaching, info: ErrorInfo, answ
 
     Raise `UpstreamRefused` where nothing can be done about it.
     """
-    again, lesson = context.course.refused(info)
+    again, lesson = context.turn_state.refused(info)
     if lesson is not None:
         teaching.suppose(lesson)
     if again:
         return
-    _check_isolation(context.course)
+    _check_isolation(context.turn_state)
     told, body = without_generation(info), answer.error_body or b""
     same = context.same_wire and told is info and is_error_of(context.inbound.wire, body)
     raise UpstreamRefused(told, answer.reply.status, body if same else None)
@@ -81,24 +81,24 @@ async def pass_probe(context: TurnContext, teaching: Teaching, upstream: Upstrea
     """Take the answer of a probe for a refused tool (rule 130), which nobody else sees; only what it cost is kept."""
     reply = await _read_probe(upstream, context)
     context.record.attempts[-1].note_probe(reply)
-    lesson = context.course.passed_probe()
+    lesson = context.turn_state.passed_probe()
     if lesson is not None:
         teaching.suppose(lesson)
-    _check_isolation(context.course, passed=True)
+    _check_isolation(context.turn_state, passed=True)
 
 
-def _check_isolation(course: TurnState, *, passed: bool = False) -> None:
+def _check_isolation(turn_state: TurnState, *, passed: bool = False) -> None:
     """Raise where the search for a refused tool cannot go on: it is one that is demanded, or no call is left.
 
     `passed` says that a probe was taken, so that another attempt has to follow.
     """
-    isolation = course.isolation
+    isolation = turn_state.isolation
     if isolation.error is None:
         return
     if isolation.offender is not None:
         named = f"the upstream refuses the tool {isolation.offender!r}, which the request demands"
         raise ForcedToolRefused(f"{named}: {without_generation(isolation.error).message}")
-    if passed and not course.may_call:
+    if passed and not turn_state.may_call:
         raise UpstreamRejected(isolation.error)
 
 

@@ -39,7 +39,7 @@ class Sending:
 
     async def send(self) -> Answer:
         """Send the next attempt's request, and note the attempt."""
-        context, clock, course = self._context, self._context.services.clock, self._context.course
+        context, clock, turn_state = self._context, self._context.services.clock, self._context.turn_state
         attempts = context.record.attempts
         self._teaching.answering = False
         if attempts:
@@ -47,13 +47,13 @@ class Sending:
         if not has_time(context.deadline, clock.monotonic(), self._tries.least):
             raise self._teaching.out_of_time(_NO_TIME)
         write = self._outgoing.body
-        written = Aside.ASIDE if len(context.inbound.body) > LARGE * 4 else here(write) if course.bends else write()
+        written = Aside.ASIDE if len(context.inbound.body) > LARGE * 4 else here(write) if turn_state.bends else write()
         body = await heavily(write) if written is Aside.ASIDE else written
         self.limit = self._outgoing.limit
-        record = AttemptRecord(rung=course.rung, body=body, started=clock.monotonic())
+        record = AttemptRecord(rung=turn_state.rung, body=body, started=clock.monotonic())
         attempts.append(record)
         call = self._outgoing.call(body, len(attempts))
-        if context.inbound.stream and not course.shaped().request.stream:
+        if context.inbound.stream and not turn_state.shaped().request.stream:
             context.progress.holding = True  # nothing comes before all of it is there: the caller needs signs of life
         try:
             answer = await send_patiently(

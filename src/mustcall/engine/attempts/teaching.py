@@ -33,7 +33,6 @@ class Teaching:
 
     __slots__ = (
         "_clock",
-        "_course",
         "_endpoint",
         "_events",
         "_inbound",
@@ -42,6 +41,7 @@ class Teaching:
         "_model",
         "_noted",
         "_supposed",
+        "_turn_state",
         "answering",
     )
 
@@ -50,7 +50,7 @@ class Teaching:
         self._learnt = services.learnt
         self._clock = services.clock
         self._events = services.events
-        self._course = context.course
+        self._turn_state = context.turn_state
         self._endpoint = context.endpoint.name
         self._model = context.model or context.request.model
         self._inbound = context.inbound
@@ -110,17 +110,17 @@ class Teaching:
 
     def met(self, dialect: str) -> None:
         """Count a turn that ended with the demanded call; `dialect` is its format if it stood in text."""
-        self._count(subjects(self._course.missed, self._course.rung, dialect))
+        self._count(subjects(self._turn_state.missed, self._turn_state.rung, dialect))
 
     def unmet(self, verdict: Verdict | None) -> None:
         """Count a turn whose last reply did not hold the demanded call."""
         if verdict in MISSES:
-            self._count(subjects((*self._course.missed, self._course.rung)))
+            self._count(subjects((*self._turn_state.missed, self._turn_state.rung)))
 
     def failed(self, error: MustcallError, verdict: Verdict | None) -> None:
         """Count a forced turn that failed by what the model wrote (the last verdict), or by how long it wrote."""
         if self._late:
-            self._count(subjects(self._course.missed, late=self._course.rung if self.answering else None))
+            self._count(subjects(self._turn_state.missed, late=self._turn_state.rung if self.answering else None))
         elif isinstance(error, ModelError):
             self.unmet(verdict)
 

@@ -1,6 +1,6 @@
 """`coordinate`: a question answered by several models, one to propose, some to criticise, one to conclude.
 
-It reads what it was given, opens what is needed and closes it; the course of the answer is `coordinating.panel`'s, and
+It reads what it was given, opens what is needed and closes it; the steps of the answer are in `coordinating.panel`, and
 everything about one model's work the agent's.
 """
 
@@ -70,19 +70,19 @@ async def coordinate(
     run_id: str | None = None,
     ledger: "Place | None" = None,
 ) -> CoordinateResult:
-    """Answer a question with several models: a proposal, critics side by side, and a final answer.
+    """Answer a question with several models: one proposes, critics review in parallel, one writes the answer.
 
-    `worker_tools` are for the proposer and the critics (`applies_to`), never for the synthesizer: tools, or names of
-    tools in `allowed`. With `allowed` only what stands in it can run, whatever is asked for (rule 87). Each role may
-    make `hop_budget` tool executions before its answer, as many as `controls` says unless given. `rounds` of proposal
-    and critique are held at most; one whose critics all agree is the last. At least `quorum` critics must answer.
-    Everything is spent by one `session`, a new one unless it is named; `budget` bounds it, and its accounts are
-    `meter`'s. `options`, `controls`, `wording`, `timeout` and `approve` are those of every role's agent. `on_event`
-    sees what happens. With a `run_id` it is durable, kept in the `ledger` (an agent's by default): the same name again
-    goes on with the roles that are done, and asks nobody once all are.
+    `worker_tools` are tools, or names of tools in `allowed`, for the proposer and the critics (`applies_to`), never for
+    the synthesizer. With `allowed` only the tools in it can run (rule 87). Each role may execute `hop_budget` tools
+    before its answer (default: from `controls`). There are at most `rounds` rounds of proposal and critique; a round
+    whose critics all agree is the last. At least `quorum` critics must answer. All costs are charged to one `session`
+    (default: a new one); `budget` limits it, and `meter` stores its accounts. `options`, `controls`, `wording`,
+    `timeout` and `approve` apply to the agent of every role. `on_event` receives the events. With a `run_id` the answer
+    is durable and stored in the `ledger` (default: as for an agent): if it is called again, finished roles are not
+    asked again.
 
-    Raise `RoleFailed` if the proposer or the synthesizer gives no usable answer and `QuorumMissed` if too few critics
-    do; with `check=False` return what there is, `error` saying so.
+    Raise `RoleFailed` if the proposer or the synthesizer gives no usable answer, and `QuorumMissed` if too few critics
+    do. With `check=False` return the partial result with its `error`.
     """
     if not question.strip():
         raise InvalidRequest("the question is empty", param="question")
@@ -126,7 +126,7 @@ async def coordinate(
         last = member(RoleKind.SYNTHESIZER, "synthesizer", members[2], ())
         for each in (first, *judges, last):
             await stack.enter_async_context(each.agent)
-        course = PanelSettings(
+        settings = PanelSettings(
             question=question,
             session=spender,
             rounds=rounds,
@@ -139,7 +139,7 @@ async def coordinate(
                 accepted=accepted.names, rejected=accepted.rejected, hop_budget=hop_budget, applies_to=roles
             ),
         )
-        panel = Panel(course, first, judges, last, progress)
+        panel = Panel(settings, first, judges, last, progress)
         try:
             return await panel.hold()
         except MustcallError:
@@ -167,7 +167,7 @@ def _blocking(wanted: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
             raise ConfigError("coordinate_sync cannot be used inside an event loop; write `await coordinate(…)` there")
         return asyncio.run(wanted(*args, **kwargs))
 
-    run.__doc__ = "Do as `coordinate` where no event loop runs."
+    run.__doc__ = "Call `coordinate` where no event loop runs. Raise the same errors."
     return run
 
 

@@ -1,4 +1,4 @@
-"""The course of a coordinated answer: a proposal, critics side by side, again if there are rounds, then one answer.
+"""The steps of a coordinated answer: a proposal, critics in parallel, further rounds, then the final answer.
 
 The first round must be complete: a proposal, and a quorum of critics. A later one that is not ends the debate, and so
 does one whose critics all agree; the answer is then made from the last complete round.
@@ -83,13 +83,13 @@ class Panel:
 
     def __init__(
         self,
-        course: PanelSettings,
+        settings: PanelSettings,
         proposer: Member,
         critics: Sequence[Member],
         synthesizer: Member,
         progress: PanelProgress,
     ) -> None:
-        self._course = course
+        self._settings = settings
         self._proposer = proposer
         self._critics = tuple(critics)
         self._synthesizer = synthesizer
@@ -105,13 +105,13 @@ class Panel:
         last = self._last
         return CoordinateResult(
             answer=None if self._synthesis is None else self._synthesis.answer,
-            session=self._course.session,
+            session=self._settings.session,
             roles=tuple(self._runs),
             rounds=self._rounds,
             synthesis=self._synthesis,
             proposal=None if last is None else last.proposal,
             critiques=() if last is None else tuple(critique for _, critique in last.critiques),
-            worker_tools=self._course.worker_tools,
+            worker_tools=self._settings.worker_tools,
             error=None if self._error is None else self._error.info(),
         )
 
@@ -126,7 +126,7 @@ class Panel:
         return self.result()
 
     async def _debate(self) -> None:
-        for number in range(1, self._course.rounds + 1):
+        for number in range(1, self._settings.rounds + 1):
             self._progress.round = number
             try:
                 self._last = await self._round(number)
@@ -139,7 +139,7 @@ class Panel:
                 return
 
     async def _round(self, number: int) -> _Round:
-        question, last = self._course.question, self._last
+        question, last = self._settings.question, self._last
         critiques = () if last is None else last.critiques
         proposed = await self._ask(
             self._proposer, ask_proposer(question, None if last is None else last.proposal, critiques), number
@@ -154,14 +154,14 @@ class Panel:
             raise errors.exceptions[0] from None
         said = [task.result() for task in tasks]
         heard = tuple((run.name, run.output) for run in said if isinstance(run.output, Critique))
-        if len(heard) < self._course.quorum:
+        if len(heard) < self._settings.quorum:
             raise self._missed(said, len(heard))
         return _Round(proposed.output, heard)
 
     async def _conclude(self) -> None:
         last = self._last
         assert last is not None, "a first round that is not complete has raised"
-        prompt = ask_synthesizer(self._course.question, last.proposal, last.critiques)
+        prompt = ask_synthesizer(self._settings.question, last.proposal, last.critiques)
         run = await self._ask(self._synthesizer, prompt, self._progress.round)
         if not isinstance(run.output, Synthesis):
             raise self._failed(run)
@@ -169,7 +169,7 @@ class Panel:
 
     async def _ask(self, member: Member, prompt: str, number: int) -> RoleRun:
         await self._progress.tell(RoleStarted(member.role, member.name, member.agent.model, number))
-        run = await member.work(prompt, self._course.hops, number, self._course.run_id)
+        run = await member.work(prompt, self._settings.hops, number, self._settings.run_id)
         self._runs.append(run)
         await self._progress.tell(RoleFinished(run))
         return run
@@ -178,16 +178,16 @@ class Panel:
         assert run.error is not None, "a role without an output has an error"
         return RoleFailed(
             f"the {run.name} ({run.model}) gave no usable answer: {run.error.message}",
-            details={"session": self._course.session, "role": run.name, "error": _brief(run.error)},
+            details={"session": self._settings.session, "role": run.name, "error": _brief(run.error)},
         )
 
     def _missed(self, said: Sequence[RoleRun], heard: int) -> QuorumMissed:
         errors = {run.name: _brief(run.error) for run in said if run.error is not None}
         why = ", ".join(f"{name}: {error['code']}" for name, error in errors.items())
         return QuorumMissed(
-            f"{heard} of {len(said)} critics gave a usable answer and {self._course.quorum} are needed ({why}); lower "
-            "`quorum`, or name other critics",
-            details={"session": self._course.session, "errors": errors},
+            f"{heard} of {len(said)} critics gave a usable answer and {self._settings.quorum} are needed ({why}); "
+            "lower `quorum`, or name other critics",
+            details={"session": self._settings.session, "errors": errors},
         )
 
 

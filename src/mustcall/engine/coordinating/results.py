@@ -75,7 +75,7 @@ class RoleRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CoordinateResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A coordinated answer. `roles` are in the order in which they ended."""
+    """The result of `coordinate`. `roles` are in the order of completion."""
 
     answer: str | None
     session: str
@@ -100,22 +100,22 @@ class CoordinateResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cost_usd(self) -> float:
-        """What all roles cost, as far as prices are known."""
+        """The cost of all roles in US dollars, as far as prices are known."""
         return sum(role.cost_usd for role in self.roles)
 
     @property
     def estimated(self) -> bool:
-        """Whether something of the cost is not known."""
+        """Whether part of the cost is an estimate."""
         return any(role.estimated for role in self.roles)
 
     @property
     def attempts(self) -> int:
-        """The upstream calls of all roles."""
+        """The number of upstream calls of all roles."""
         return sum(role.attempts for role in self.roles)
 
     @property
     def inner_tool_calls(self) -> dict[str, tuple[InnerCall, ...]]:
-        """The calls of each role by its name, those of all rounds together."""
+        """The calls of each role by its name, over all rounds."""
         calls: dict[str, tuple[InnerCall, ...]] = {}
         for role in self.roles:
             calls[role.name] = calls.get(role.name, ()) + role.inner_tool_calls

@@ -16,20 +16,20 @@ from mustcall.upstream.endpoint import Endpoint
 __all__ = ["holds", "keeps_reply", "trusts"]
 
 
-def holds(course: TurnState, request: Request, controls: Controls) -> bool:
+def holds(turn_state: TurnState, request: Request, controls: Controls) -> bool:
     """Tell whether nothing may go out before the verdict: a force is unmet, or the caller asked for it."""
-    if course.plan.protocol is Protocol.OFF:
+    if turn_state.plan.protocol is Protocol.OFF:
         return False
-    unsure = course.holds_answer or odd_tools(request.tools)
-    return course.plan.demand.forced or course.rung.constrains or controls.hold or bool(unsure)
+    unsure = turn_state.holds_answer or odd_tools(request.tools)
+    return turn_state.plan.demand.forced or turn_state.rung.constrains or controls.hold or bool(unsure)
 
 
-def trusts(course: TurnState, request: Request, *, readable: bool) -> Mapping[str, JsonObject | None] | None:
+def trusts(turn_state: TurnState, request: Request, *, readable: bool) -> Mapping[str, JsonObject | None] | None:
     """Return the tools whose calls go out as they come, with their schemas; None where some may not be delivered."""
-    if course.plan.protocol is Protocol.OFF:
+    if turn_state.plan.protocol is Protocol.OFF:
         return EVERY
-    restricted = course.plan.demand.forbids or request.parallel_tool_calls is False
-    if restricted or not readable or not course.profile.trusted_arguments:
+    restricted = turn_state.plan.demand.forbids or request.parallel_tool_calls is False
+    if restricted or not readable or not turn_state.profile.trusted_arguments:
         return None
     return _schemas.get(request.tools, make=lambda: {one.name: one.parameters for one in functions_of(request.tools)})
 

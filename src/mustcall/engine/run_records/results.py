@@ -41,7 +41,7 @@ _SHOWN = 60
 
 
 class RunResult(msgspec.Struct, Generic[Out_co], frozen=True, kw_only=True):
-    """A run. `messages` is the whole history without the instructions, ready to be passed in again."""
+    """The result of a run. `messages` is the whole history without the instructions; pass it to another run."""
 
     text: str
     messages: tuple[Message, ...]
@@ -72,14 +72,14 @@ class RunResult(msgspec.Struct, Generic[Out_co], frozen=True, kw_only=True):
 
     @property
     def answered(self) -> bool:
-        """Whether the run ended with an answer: not refused, filtered, cancelled or failed."""
+        """Whether the run ended with an answer; false if it was refused, filtered, cancelled or failed."""
         return self.stopped not in _UNANSWERED
 
     @property
     def output(self) -> Out_co:
-        """The structured answer: a value of the type asked for, or what the JSON says; None where none was asked for.
+        """The structured answer: a value of the requested type, or plain data; None if none was requested.
 
-        Raise `StructuredOutputError` where one was asked for and the run ended without it.
+        Raise `StructuredOutputError` if one was requested and the run ended without it.
         """
         if self.structured and not self.answered:
             why = f": {self.error.message}" if self.error is not None else ""
@@ -88,11 +88,11 @@ class RunResult(msgspec.Struct, Generic[Out_co], frozen=True, kw_only=True):
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The messages as plain data that JSON can carry, for `after` of another run."""
+        """The messages as plain data that can be stored as JSON, for `after` of another run."""
         return plain_messages(self.messages)
 
     def trace(self) -> "Trace":
-        """Return what happened, step by step: `print` it, or let a notebook show it as a table."""
+        """Return the steps of the run. `print` shows text; a notebook shows a table."""
         from mustcall.engine.run_records.tracing import Trace  # noqa: PLC0415  most runs are not looked at
 
         return Trace(self)
@@ -109,17 +109,17 @@ class RunResult(msgspec.Struct, Generic[Out_co], frozen=True, kw_only=True):
 
     @property
     def unknown(self) -> tuple[ExecutedCall, ...]:
-        """The calls that an interruption left in the dark: whether they took effect is not known."""
+        """The calls whose outcome is unknown because the run was interrupted."""
         return tuple(call for call in self.calls if call.status is CallStatus.UNKNOWN)
 
     @property
     def cost_usd(self) -> float:
-        """What the model's turns cost together, every attempt of them, as far as prices are known (rule 98)."""
+        """The cost of all attempts in US dollars, as far as prices are known (rule 98)."""
         return sum(step.cost_usd for step in self.steps)
 
     @property
     def estimated(self) -> bool:
-        """Whether something of the cost is not known: a price, or the tokens of an attempt."""
+        """Whether a price, or the token count of an attempt, is unknown."""
         return any(step.estimated for step in self.steps)
 
 

@@ -33,7 +33,7 @@ class TraceRow(msgspec.Struct, frozen=True):
 
 
 class Trace:
-    """What happened in a run. `rows` are its lines; `str` and notebooks show them."""
+    """The steps of a run. `rows` are its lines; `str` and notebooks show them."""
 
     def __init__(self, result: "RunResult[Any]") -> None:
         self._result = result

@@ -32,7 +32,7 @@ class _Account:
 
 
 class MemoryMeter:
-    """A `Meter` in memory. Of more than `most_sessions` those unused the longest are forgotten, none that runs."""
+    """A `Meter` in memory. Above `most_sessions`, the least recently used idle sessions are removed."""
 
     def __init__(self, clock: Clock | None = None, *, most_sessions: int = 10_000) -> None:
         self._clock: Clock = clock or SystemClock()
@@ -41,7 +41,7 @@ class MemoryMeter:
         self._lock = threading.Lock()
 
     async def reserve(self, session: str, key: ChargeKey, expected: Charge, caps: Caps) -> Trip | None:
-        """Count a call that is about to start, or return the cap that is reached."""
+        """Reserve the expected cost of a call, or return the cap that is reached."""
         with self._lock:
             account = self._account(session)
             if key in account.reserved or key in account.settled:
@@ -53,7 +53,7 @@ class MemoryMeter:
             return trip
 
     async def settle(self, session: str, key: ChargeKey, actual: Charge) -> None:
-        """End a reserved call with what it really cost."""
+        """End a reserved call with its real cost."""
         with self._lock:
             account = self._account(session)
             if key in account.settled:
@@ -76,7 +76,7 @@ class MemoryMeter:
                 account.spending = release(account.spending, expected)
 
     async def visit(self, session: str, host: str, most: int) -> bool:
-        """Tell whether a tool may call a host, and count it."""
+        """Return whether a tool may call a host, and count the host."""
         with self._lock:
             hosts = self._account(session).hosts
             if host not in hosts and most and len(hosts) >= most:
@@ -85,13 +85,13 @@ class MemoryMeter:
             return True
 
     async def spending(self, session: str) -> Spending:
-        """Return a session's account as it stands."""
+        """Return the current account of a session."""
         with self._lock:
             account = self._accounts.get(session)
             return Spending(started=self._clock.monotonic()) if account is None else account.spending
 
     def accounts(self, most: int) -> list[tuple[str, Spending, float]]:
-        """Return the sessions that were used last, with their accounts and the time by the meter's clock."""
+        """Return the most recently used sessions, with their accounts and the time of the meter's clock."""
         with self._lock:
             last = list(reversed(self._accounts.items()))[:most]
             now = self._clock.monotonic()

@@ -1,9 +1,9 @@
-"""Whose money a turn spends, and how far it may go: the settings of a budget, and the purse of one run or request.
+"""The settings of a budget, and the account that pays for one run or request.
 
-A purse belongs to one session and one turn. Gateway and library open one before they take a turn; the turn's calls go
-through `engine.spending.metered`, which asks the purse before each and tells it what came of it. A turn without a purse
-pays nothing for any of this. Accounting never fails a request (rule 98): what a meter raises is logged, the call goes
-on.
+An account belongs to one session and one turn. Gateway and library open one before a turn. The calls of the turn go
+through `engine.spending.metered`, which checks the account before each call and charges it afterwards. A turn without
+an account has no extra cost. Accounting never fails a request (rule 98): an exception of a meter is logged, and the
+call continues.
 """
 
 from collections.abc import Awaitable
@@ -60,11 +60,11 @@ _T = TypeVar("_T")
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much may be spent.
+    """Limits on cost, tokens, calls and time.
 
-    `caps` are a session's and `mode` is what a reached one does: refuse the call, be reported, or nothing. `turn` is
-    the cost of one turn: a request at the gateway, a run of an agent. `prices` stand over the known ones. `breaker` is
-    when the circuit of a failing upstream opens; None is never.
+    `caps` apply to a session. `mode` is the effect of a reached cap: refuse the call (`enforce`), report it (`warn`),
+    or nothing (`off`). `turn` limits the cost of one request at the gateway or one run of an agent. `prices` override
+    the known prices. `breaker` configures the circuit breaker of an upstream; None disables it.
     """
 
     caps: Caps = Caps()
@@ -115,7 +115,7 @@ class Metering:
         self.call_caps: Caps = msgspec.structs.replace(budget.caps, egress_bytes=0, hosts=0)
 
     def open(self, session: str | None, turn: str, *, turn_cost_usd: float = 0.0) -> "BudgetAccount":
-        """Return the purse of one turn. Without a session it is its own, and nothing of it survives (rule 116).
+        """Return the account of one turn. Without a session it is temporary, and nothing is stored (rule 116).
 
         `turn_cost_usd` is a caller's own cap on the turn: it can lower the operator's and is enforced.
         """

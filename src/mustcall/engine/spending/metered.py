@@ -1,4 +1,4 @@
-"""The calls of one turn, metered: a transport that asks a purse before each call and tells it what came of it.
+"""The calls of one turn, metered: a transport that checks the account before each call and charges it afterwards.
 
 Because it stands where every upstream call passes, retries of any kind are checked and counted like first tries
 (rules 93, 94), in every turn and in what is only passed through. What a reply cost is told by the turn (`heard`) or,
@@ -57,7 +57,7 @@ class Metered:
 
     def __init__(
         self,
-        purse: BudgetAccount,
+        account: BudgetAccount,
         transport: Transport,
         endpoint: Endpoint,
         model: str,
@@ -67,7 +67,7 @@ class Metered:
         lent: bool = False,
         events: EventStream = PROCESS,
     ) -> None:
-        self._purse = purse
+        self._account = account
         self._model = model
         self._events = events
         self._transport = transport
@@ -76,7 +76,7 @@ class Metered:
         self._step = step
         self._lent = lent
         self._upstream = breaker_name(endpoint)
-        self._price = purse.price(model, endpoint.base_url)
+        self._price = account.price(model, endpoint.base_url)
         self._codec = codec_for(endpoint.wire)
         self._count = 0
         self._key: ChargeKey | None = None
@@ -94,22 +94,22 @@ class Metered:
     async def send(self, call: UpstreamCall) -> UpstreamReply:
         """Make one call if the caps and the upstream's breakers let it; raise `BudgetSpent` or `BreakerOpen`."""
         await self._end()
-        purse = self._purse
+        account = self._account
         self._charge = self._watched = None
         self._count += 1
         self._begin()
-        key = ChargeKey(purse.turn, self._step, self._count)
+        key = ChargeKey(account.turn, self._step, self._count)
         self._guess = min(_MOST_GUESSED, len(call.body or b"") // _PER_TOKEN)
-        expected = Usage(input_tokens=self._guess, output_tokens=purse.metering.budget.expected_output_tokens)
-        noted = len(purse.notes)
+        expected = Usage(input_tokens=self._guess, output_tokens=account.metering.budget.expected_output_tokens)
+        noted = len(account.notes)
         try:
-            await purse.allow(self._upstream, self._endpoint.name)
+            await account.allow(self._upstream, self._endpoint.name)
             try:
-                await purse.reserve(key, msgspec.structs.replace(charge_for(expected, self._price), calls=1))
+                await account.reserve(key, msgspec.structs.replace(charge_for(expected, self._price), calls=1))
             except BaseException as error:
                 if not isinstance(error, BudgetSpent):  # cancelled: it may be counted, and is not made
-                    await purse.release(key)
-                await purse.forgo(self._upstream)
+                    await account.release(key)
+                await account.forgo(self._upstream)
                 raise
         except (BudgetSpent, BreakerOpen) as refusal:
             self.refusal = refusal
@@ -117,7 +117,7 @@ class Metered:
                 code = (refusal.details or {}).get("error_code")
                 self._tripped(str(code or refusal.code), enforced=True)
             raise
-        for note in list(purse.notes)[noted:]:
+        for note in list(account.notes)[noted:]:
             self._tripped(note.subject, enforced=False)
         self._key = key
         try:
@@ -139,9 +139,9 @@ class Metered:
             return
         record = self._progress.record
         event = BudgetTripped(
-            at=self._purse.metering.clock.now(),
-            request_id=f"req_{self._purse.turn}",
-            session=self._purse.session,
+            at=self._account.metering.clock.now(),
+            request_id=f"req_{self._account.turn}",
+            session=self._account.session,
             upstream=self._endpoint.name,
             model=self._model,
             wire=str(self._endpoint.wire),
@@ -177,10 +177,10 @@ class Metered:
         if isinstance(taken, StreamedReply):
             chunks = self._followed(taken.chunks)
             await anext(chunks)  # one that never began could not be closed, and its call never settled
-            noted = (*taken.adaptations, *self._purse.notes)
+            noted = (*taken.adaptations, *self._account.notes)
             return msgspec.structs.replace(taken, chunks=chunks, adaptations=noted)
         await self.finish()
-        noted = tuple(dict.fromkeys((*taken.adaptations, *self._purse.notes)))
+        noted = tuple(dict.fromkeys((*taken.adaptations, *self._account.notes)))
         return msgspec.structs.replace(taken, adaptations=noted)
 
     async def _followed(self, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
@@ -203,8 +203,8 @@ class Metered:
             last.sends -= 1
             if not last.sends:
                 record.attempts.pop()
-        record.cost_cap = self._purse.cost_cap
-        record.adaptations = tuple(dict.fromkeys((*record.adaptations, *self._purse.notes)))
+        record.cost_cap = self._account.cost_cap
+        record.adaptations = tuple(dict.fromkeys((*record.adaptations, *self._account.notes)))
 
     # --- ends --------------------------------------------------------------------------------------------------------
 
@@ -246,17 +246,17 @@ class Metered:
     async def _settle(self, charge: Charge, *, answered: bool) -> None:
         key, self._key = self._key, None
         if key is not None:
-            await self._purse.settle(key, charge, answered=answered)
+            await self._account.settle(key, charge, answered=answered)
 
     async def _report(self, error: ErrorInfo | None, *, healthy: bool) -> None:
         failure = failure_of(error) if error is not None else None
         throttled = error is not None and error.status == 429
         if healthy:
-            await self._purse.report(self._upstream, None)
+            await self._account.report(self._upstream, None)
         elif failure is None or (throttled and self._lent):
-            await self._purse.forgo(self._upstream)
+            await self._account.forgo(self._upstream)
         else:
-            await self._purse.report(self._upstream, failure)
+            await self._account.report(self._upstream, failure)
 
     def _begin(self) -> None:
         """Take note of the attempt that a call is made for; what is only passed through has none."""

@@ -39,7 +39,7 @@ parameter is filled as an approval's.
 
 
 class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits a tool runs within. A tool nobody said more about is taken to act on the world, not twice alike."""
+    """The settings of a tool. By default a tool has side effects and is not idempotent, so it is not retried."""
 
     #: Seconds one try may take. A synchronous function cannot be stopped: it is left behind, its result unread.
     timeout: float = 60.0
@@ -63,16 +63,16 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def repeatable(self) -> bool:
-        """Whether a try that failed may be made again."""
+        """Whether a failed try may be repeated."""
         return self.idempotent or not self.side_effect
 
 
 class ToolContext(msgspec.Struct, Generic[Deps_co], frozen=True, kw_only=True):
-    """What a running tool may know of its call: a parameter annotated with this class is filled in, never offered.
+    """Data about the running call. A parameter with this annotation is filled in and not shown to the model.
 
-    `call.id` is the same in every try of a call: a key for what must not be done twice. `egress` is where a tool that
-    fetches asks and tells what it fetches, in a run that has a budget (rule 99). `deps` is what the run's tools depend
-    on: `ToolContext[Database]` says of which type.
+    `call.id` is the same in every try of a call; use it as an idempotency key. If the run has a budget, a tool that
+    fetches data checks and reports it through `egress` (rule 99). `deps` is the dependency of the run;
+    `ToolContext[Database]` declares its type.
     """
 
     call: ToolCall
@@ -82,14 +82,14 @@ class ToolContext(msgspec.Struct, Generic[Deps_co], frozen=True, kw_only=True):
 
 
 class ToolReturn(msgspec.Struct, frozen=True):
-    """A result in parts, for tools whose output is more than one text. `is_error` marks a failure in its own words."""
+    """A result with several parts, such as text and images. `is_error` marks a failure."""
 
     content: tuple[Text | Image | File | Audio, ...]
     is_error: bool = False
 
 
 class FunctionTool:
-    """A tool made of a JSON schema and a function that takes the arguments as one dict, synchronous or not."""
+    """A tool with a JSON schema and a function, `async` or not, that takes the arguments as one dict."""
 
     def __init__(
         self,
@@ -117,13 +117,13 @@ class FunctionTool:
 
     @property
     def is_async(self) -> bool:
-        """Whether `prepare` gives a coroutine function's call: it then runs in the event loop, not in a thread."""
+        """Whether the function is a coroutine function: it runs in the event loop, not in a thread."""
         return is_async(self._run)
 
     def prepare(self, arguments: str, context: ToolContext[Any]) -> Callable[[], Any]:
-        """Return the call, ready to be made; raise `msgspec.ValidationError` for arguments that cannot be read.
+        """Return the call, ready to run. Raise `msgspec.ValidationError` if the arguments cannot be converted.
 
-        `arguments` is JSON that fits the schema.
+        `arguments` is JSON that is valid under the schema.
         """
         del context
         value: JsonObject = msgspec.json.decode(arguments)
@@ -132,24 +132,24 @@ class FunctionTool:
 
 @runtime_checkable
 class ToolSource(Protocol):
-    """Tools that live elsewhere (an MCP server): opened, listed, called and closed.
+    """Tools from another place, such as an MCP server.
 
-    Their names are such as `FunctionTool` takes. Opening and closing may happen in different tasks; several calls may
-    run at once. `call` gets arguments that fit the schema and raises `ToolError` for what the model should know;
-    anything else it raises is a failure without words.
+    Tool names follow the rules of `FunctionTool`. Opening and closing may happen in different tasks, and several calls
+    may run at once. `call` receives valid arguments. It raises `ToolError` with a message for the model; any other
+    exception is reported by its type only.
     """
 
     @property
     def name(self) -> str:
-        """What people call the source."""
+        """The name of the source, for people."""
         ...
 
     async def open(self) -> None:
-        """Get ready to be asked."""
+        """Connect."""
         ...
 
     async def list(self) -> "Sequence[SourcedTool]":
-        """Return the tools on offer."""
+        """Return the offered tools."""
         ...
 
     async def call(self, name: str, arguments: JsonObject) -> "ToolReturn | str":
@@ -157,12 +157,12 @@ class ToolSource(Protocol):
         ...
 
     async def close(self) -> None:
-        """Free everything."""
+        """Release all resources."""
         ...
 
 
 class SourcedTool(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool of a source: how it is offered, and its limits."""
+    """One tool of a `ToolSource`: its offer and its settings."""
 
     name: str
     description: str | None = None

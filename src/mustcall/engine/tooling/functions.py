@@ -138,7 +138,12 @@ def tool(
     result_cap: int | None = None,
     concurrency: int = 0,
 ) -> Any:
-    """Make a tool from a function; raise `ConfigError` for one that cannot be offered. Settings: `ToolSettings`."""
+    """Make a tool from a function. Use it as a decorator, with or without settings (see `ToolSettings`).
+
+    The name and description come from the function, the schema from its type hints, and parameter descriptions from
+    `Annotated` or the docstring. Raise `ConfigError` if the name is illegal, a type has no JSON schema, or `retries` is
+    set for a tool that may not be repeated.
+    """
     settings = ToolSettings(
         timeout=timeout,
         retries=retries,

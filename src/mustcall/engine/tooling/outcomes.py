@@ -20,7 +20,7 @@ def shortened(text: str, most: int) -> str:
 
 
 class CallStatus(StrEnum):
-    """What became of one call. The tool was begun only under `ok`, `failed`, `timed_out`, `cancelled`, `unknown`."""
+    """The outcome of a call. The tool started only for `ok`, `failed`, `timed_out`, `cancelled` and `unknown`."""
 
     OK = "ok"
     FAILED = "failed"
@@ -38,9 +38,9 @@ class CallStatus(StrEnum):
 
 
 class ExecutedCall(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """One call and what came of it. `result` is the text without its wrapper, cut as the model saw it.
+    """One call and its outcome. `result` is the text that the model read, without its tags.
 
-    `error` is what the tool raised, in one line (`KeyError: 'oslo'`); the model never reads it, unless it is a
+    `error` is the exception of the tool in one line (`KeyError: 'oslo'`). The model does not read it, unless it is a
     `ToolError`.
     """
 
@@ -54,11 +54,11 @@ class ExecutedCall(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def exception(self) -> BaseException | None:
-        """What the tool raised, with its traceback; only in the process that ran it, and never in a ledger."""
+        """The exception of the tool with its traceback; only in the process that ran the tool."""
         return vars(self).get("raised")
 
     def raising(self, error: BaseException | None) -> Self:
-        """Return this call as one whose tool raised an error."""
+        """Return this call with the exception of its tool."""
         if error is None:
             return self
         told = msgspec.structs.replace(self, error=_described(error))
@@ -70,7 +70,7 @@ class ExecutedCall(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def name(self) -> str:
-        """The name of the tool that was called; empty where the call could not be read."""
+        """The name of the called tool; empty if the call could not be parsed."""
         return self.call.name
 
     @property

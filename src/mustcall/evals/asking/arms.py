@@ -185,7 +185,7 @@ async def ask_engine(subject: EvalSubject, question: Question, turn: int = 1) ->
             subject.endpoint,
             None,
             asked=subject.model,
-            controls=turns.house.controls,
+            controls=turns.operator.controls,
             progress=progress,
             deadline=began + subject.patience,
         )

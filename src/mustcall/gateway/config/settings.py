@@ -125,7 +125,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: tuple[Endpoint, ...]
     routes: tuple[Route, ...] = ()
     client_keys: tuple[str, ...] = ()
-    house: OperatorSettings = OperatorSettings()
+    operator: OperatorSettings = OperatorSettings()
     #: Where state is kept; None for nowhere.
     ledger: LedgerSettings | None = None
     session_by: SessionBy = SessionBy.SESSION
@@ -201,7 +201,7 @@ def load_settings(
         routes=routes,
         client_keys=_client_keys(server, env),
         ledger=read.ledger.resolved(env, place=ledger, keep=keep),
-        house=msgspec.structs.replace(_house(read, path, env, overrides_of(measured)), budget=budget),
+        operator=msgspec.structs.replace(_operator(read, path, env, overrides_of(measured)), budget=budget),
         session_by=session_by,
         limits=over(read.limits, "MUSTCALL_LIMITS_", env),
         probe=probe,
@@ -212,7 +212,7 @@ def load_settings(
     return settings
 
 
-def _house(
+def _operator(
     read: _File, path: Path | None, env: Mapping[str, str], measured: tuple[ProfileOverride, ...] = ()
 ) -> OperatorSettings:
     """Check what the file and the environment say about turns."""
@@ -230,7 +230,7 @@ def _house(
 def settings_from_flags(
     *flags: str,
     server: ServerSettings | None = None,
-    house: OperatorSettings | None = None,
+    operator: OperatorSettings | None = None,
     ledger: LedgerSettings | None = None,
     key_env: str | None = None,
     environment: Mapping[str, str] | None = None,
@@ -243,7 +243,7 @@ def settings_from_flags(
     settings = Settings(
         ledger=ledger,
         server=server or ServerSettings(),
-        house=house or OperatorSettings(),
+        operator=operator or OperatorSettings(),
         endpoints=tuple(make_endpoint(upstream, env, key_env) for upstream in upstreams_from_flags(flags)),
     )
     _check(settings)

@@ -68,7 +68,7 @@ async def replayed(turn: TurnTrace, times: int, settings: Settings, service: Ser
 def _subject(turn: TurnTrace, settings: Settings, service: Service) -> tuple[RecordedRequest, ReplaySubject]:
     """Return the request without mustcall's own extension, and whom to ask: its upstream, if that is still there."""
     recorded = from_turn(turn)
-    controls, body = take_controls(recorded.body, {}, settings.house.controls)
+    controls, body = take_controls(recorded.body, {}, settings.operator.controls)
     own = [door for door in settings.doors if door.name == recorded.upstream] or list(settings.doors)
     routes = [route for route in settings.routes if any(door.name == route.upstream for door in own)]
     found = choose(recorded.model, recorded.wire, routes, own)
@@ -78,7 +78,7 @@ def _subject(turn: TurnTrace, settings: Settings, service: Service) -> tuple[Rec
         model=found.model,
         transport=service.transport,
         clock=service.clock,
-        house=settings.house,
+        operator=settings.operator,
         controls=controls,
         patience=settings.server.request_timeout,
         limits=settings.limits,

@@ -15,7 +15,7 @@ __all__ = ["Controls", "Limits", "OnUnmet", "OtherTool", "Salvage", "ToolControl
 
 
 class OnUnmet(StrEnum):
-    """What a spent ladder gives: the reply as it is, or a typed error (rule 27)."""
+    """The result if no rung produced the demanded call: the unchanged reply, or a typed error (rule 27)."""
 
     ANSWER = "answer"
     ERROR = "error"
@@ -37,7 +37,7 @@ class Salvage(StrEnum):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How often each remedy may be tried in one turn, and the ceiling over all of them (rules 38, 47, 69, 96, 97)."""
+    """The maximum of each remedy in one turn, and the limit over all of them (rules 38, 47, 69, 96, 97)."""
 
     #: Extra upstream calls in one turn, of any kind (rule 96).
     extra_calls: int = 4
@@ -60,12 +60,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class ToolControls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of one tool: locked off (never forced), and when the same call again is blocked (rule 108; 0 never)."""
 
+    #: Whether the tool can never be forced.
     locked_off: bool = False
+    #: Consecutive rounds with the same call before it is reported; 0: only if the output was the same twice.
     loop_advice: int = 3
+    #: Consecutive rounds with the same call before the turn ends with `looping`; 0: never.
     loop_block: int = 0
-    #: Whether the same call is blocked when it brought the same output twice.
+    #: Whether the same call is blocked after the same output twice.
     loop_block_same: bool = False
-    #: Characters of its results that the model gets to see (rule 92); None leaves it to the tool.
+    #: Characters of its results that the model sees (rule 92); None: the tool's own setting.
     result_cap: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
@@ -74,43 +77,48 @@ class Controls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     #: True: any tool must be called; a name: that tool (rule 9).
     force_tools: bool | str = False
+    #: `native`, `prompt`, `hybrid` or `off` for every model; None: from the profile.
     protocol: Protocol | None = None
+    #: The result if no rung produced the demanded call: `error`, or the unchanged reply (`answer`).
     on_unmet: OnUnmet = OnUnmet.ERROR
+    #: If another tool than the named one was called: `retry`, or `accept` it.
     other_tool: OtherTool = OtherTool.RETRY
-    #: Strict: a forced tool that is not on offer is an error; lenient: the force is dropped and reported (rule 8).
+    #: True: a forced tool that is not offered is an error; False: the force is dropped and reported (rule 8).
     strict_force: bool = True
-    #: Whether a force lasts when a tool result is already there (rule 11 lets it go); for agents whose every step is a
-    #: call, the final answer included.
+    #: Whether a force also applies after a tool result (rule 11); for agents whose every step is a call, also the final
+    #: answer.
     force_after_results: bool = False
+    #: When a complete, valid text call is converted under `native`: `never`, `released` or `last`.
     salvage: Salvage = Salvage.RELEASED
-    #: Whether arguments that fit only after a lossy repair are delivered once their retry is spent (rule 141).
+    #: Whether arguments that match only after a lossy repair are delivered after their retry failed (rule 141).
     salvage_arguments: bool = True
-    #: Whether markup in a reply that ended ordinarily counts, too (rule 44).
+    #: Whether markup also counts in a reply with an ordinary finish reason (rule 44).
     broad: bool = True
-    #: Hold every streamed part until the verdict, so that nothing ever has to be taken back.
+    #: Whether every stream is held until the verdict.
     hold: bool = False
-    #: Whether a silently cut prompt is an error rather than a report (rule 132).
+    #: Whether a prompt that the server cut is an error instead of a report (rule 132).
     refuse_starved: bool = False
-    #: Tool rounds after one user message before the last request carries `none` (rule 109; 0 never).
+    #: Maximum tool rounds after one user message; then `tool_choice` is `none` (rule 109; 0: no cap).
     step_cap: int = 0
     #: Whether the record of the turn is added to the body.
     metadata: bool = False
-    #: Seconds for which the very same request is answered with its typed model failure, without an upstream call
-    #: (rule 144); 0 never.
+    #: Seconds for which an identical request gets its typed failure without an upstream call (rule 144; 0: never).
     remember_failures: Annotated[float, msgspec.Meta(ge=0, le=600)] = 60.0
-    #: Whose account the turn is charged to, in the caller's own words (rule 93).
+    #: The account that pays for the turn; the caller chooses the name (rule 93).
     session: Annotated[str, msgspec.Meta(max_length=256)] | None = None
-    #: The most this turn may cost, enforced (rule 95); 0 leaves it to the operator's budget, which it can only lower.
+    #: Maximum cost of this turn in US dollars, enforced (rule 95). It can only lower the operator's cap; 0: no change.
     turn_cost_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    #: Tool executions before an agent's structured answer (rule 82). The gateway runs no tools.
+    #: Tool executions before an agent's structured answer (rule 82). The gateway executes no tools.
     hops: Annotated[int, msgspec.Meta(ge=0)] = 2
-    #: Characters of a tool's result that an agent's model gets to see (rule 92).
+    #: Characters of a tool result that an agent sends to the model (rule 92).
     result_cap: Annotated[int, msgspec.Meta(ge=1)] = 4000
+    #: Limits of extra upstream calls.
     limits: Limits = Limits()
+    #: Settings of single tools, by name.
     tools: dict[str, ToolControls] = {}
 
     def shown_of_result(self, tool: str, own: int | None) -> int:
-        """Return how many characters of a tool's result are shown: as set for it, as it says itself, as for all."""
+        """Return how many characters of a tool's result the model sees."""
         settings = self.tools.get(tool)
         for cap in (settings.result_cap if settings is not None else None, own):
             if cap is not None:

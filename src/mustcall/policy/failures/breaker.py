@@ -70,7 +70,7 @@ TABLE: dict[tuple[BreakerState, BreakerEvent], BreakerState] = {
 
 
 class BreakerRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """After how many failures in a row a breaker opens (0 never), and for how many seconds."""
+    """The number of consecutive failures that open a breaker (0: never), and the seconds it stays open."""
 
     failures: int = 5
     cool_down: float = 30.0

@@ -23,10 +23,10 @@ __all__ = ["Compacted", "Compaction", "check_compaction", "compact"]
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a conversation is compacted, and what stays.
+    """How a long conversation is shortened before it is sent.
 
-    `max_tokens` is what the messages of a request may come to, by an estimate of their characters. `keep_rounds` are
-    the latest tool rounds that stay whole. Results of at most `keep_result` characters are not worth leaving out.
+    `max_tokens` is the limit for the messages of a request, estimated from characters. The latest `keep_rounds` tool
+    rounds stay complete. Results of at most `keep_result` characters are not replaced.
     """
 
     max_tokens: int

@@ -54,9 +54,9 @@ class BudgetKind(StrEnum):
 
 
 class Caps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The most one session may use of each; 0 is no cap (rule 94).
+    """The limits of one session; 0 is no limit (rule 94).
 
-    `calls` are upstream calls, retries included. `egress_bytes` and `hosts` bound what tools fetch (rule 99).
+    `calls` are upstream calls, including retries. `egress_bytes` and `hosts` limit what tools fetch (rule 99).
     """
 
     cost_usd: float = 0.0
@@ -135,9 +135,9 @@ class Trip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """US dollars per million tokens. Cached and newly cached input cost what input costs unless said otherwise.
+    """US dollars per million tokens. By default cached and newly cached input cost the same as input.
 
-    `long` is the price of a call whose input is above `long_above` tokens.
+    `long` is the price of a call with more than `long_above` input tokens.
     """
 
     input: float
@@ -149,7 +149,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ModelPrice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A model pattern (`gpt-*`, or one name) and its price."""
+    """A model name or pattern (`gpt-*`) and its price."""
 
     model: str
     price: Price
@@ -164,7 +164,7 @@ class CapMode(StrEnum):
 
 
 class TurnCap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The most one turn may cost; 0 is no cap."""
+    """The maximum cost of one turn; 0 is no cap."""
 
     cost_usd: float = 0.0
     mode: CapMode = CapMode.WARN

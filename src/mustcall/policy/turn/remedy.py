@@ -119,7 +119,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def _retries(verdict: Verdict, *more: RemedyRow) -> tuple[RemedyRow, ...]:
-    """The usual course: climb if a force is unmet, remind while there are retries, then fail."""
+    """The usual order: climb if a force is unmet, remind while there are retries, then fail."""
     return (
         *more,
         RemedyRow(verdict, Condition.RUNGS_LEFT, Remedy.CLIMB),

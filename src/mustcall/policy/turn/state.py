@@ -58,7 +58,7 @@ class Lesson(msgspec.Struct, frozen=True):
 
 
 class TurnState(NextAttempt):
-    """The course of one turn."""
+    """The state of one turn."""
 
     def settle(
         self, judged: Judgement, *, released: bool, spoke: bool, called: bool = False, stateful: bool = False

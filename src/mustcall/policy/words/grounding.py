@@ -58,7 +58,7 @@ _BETWEEN = r"[\s\-]++"
 
 
 class GroundingRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When the user's latest message holds a trigger or shows a sign, the first step must call `tool` (rule 12)."""
+    """If the latest user message matches a trigger or a sign, the first step must call `tool` (rule 12)."""
 
     name: str
     triggers: tuple[str, ...] | str = ()

@@ -77,9 +77,9 @@ def default_roots(base: Path | None = None, home: Path | None = None) -> Roots:
     home itself or lies above it: that would be everything a person owns.
     """
     here = (base or Path.cwd()).resolve()
-    house = _home() if home is None else home.resolve()
+    own_home = _home() if home is None else home.resolve()
     temporary = {Path(tempfile.gettempdir()).resolve(), *_resolved_if_there("/tmp")}  # noqa: S108  only looked at
-    homes = () if house is None or house == Path(house.anchor) else (house,)
+    homes = () if own_home is None or own_home == Path(own_home.anchor) else (own_home,)
     exposed = here == Path(here.anchor) or any(one.is_relative_to(here) for one in homes)
     readable = () if exposed else (here,)
     return Roots(base=here, listable=_distinct((here, *sorted(temporary), *homes)), readable=readable)

@@ -57,7 +57,7 @@ def is_foreign(*values: Value) -> bool:
 
 
 def is_native(value: Value) -> bool:
-    """Tell whether the value was read from this wire (not from another, nor made in the house)."""
+    """Tell whether the value was read from this wire (not from another wire, nor created by mustcall)."""
     return value.origin is not None and value.origin.wire is _WIRE
 
 

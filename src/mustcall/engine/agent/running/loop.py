@@ -85,15 +85,15 @@ class AgentRun(AskingRun):
             approve=plan.approve,
             wording=plan.wording,
             clock=plan.clock,
-            egress=self._purse,
+            egress=self._account,
             controls=plan.controls,
             deps=plan.deps,
         )
         keeper = self.keeper
         telling = self._telling = RunTelling(turns.events, plan.clock, plan.endpoint.name, plan.model)
         try:
-            if self._purse is not None and self._paid is not None:
-                await self._purse.recover(self._paid)
+            if self._account is not None and self._paid is not None:
+                await self._account.recover(self._paid)
             if self._left is not None:
                 await self._go_on(self._left, runner, emit)
             while self._stopped is None:
@@ -250,7 +250,7 @@ class AgentRun(AskingRun):
             plan.clock,
             timeout=plan.timeout,
             extra=plan.options.extra,
-            purse=self._purse,
+            account=self._account,
             number=len(self._steps) + 1,  # of the turns: a step of two models has two
             trace=None if self._telling is None else self._telling.turn(),
         )
@@ -350,7 +350,7 @@ class AgentRun(AskingRun):
 
     async def _run_calls(self, calls: tuple[ToolCall, ...], loop: Loop | None, runner: Runner, emit: Emit) -> None:
         allowed = calls if self._plan.answering is None else calls[: self._hops]
-        if self._purse is not None and self._purse.next is not NextCall.GO:  # one final round is left (rule 95)
+        if self._account is not None and self._account.next is not NextCall.GO:  # one final round is left (rule 95)
             allowed, self._spent = (), True
         self._hops -= len(allowed)
         self._owed, runner.succeeded = None, self._succeeded

@@ -193,7 +193,7 @@ class PlannedRun(AgentRun):
     def _demands(self, turns: Turns, roster: Roster) -> bool:
         """Tell whether a call is demanded in this step, whatever the planner says (rules 9 to 11)."""
         request = self._conversation().evolve(tools=roster.offers)
-        return settle_demand(request, self._controls(), turns.house.rules).forced
+        return settle_demand(request, self._controls(), turns.operator.rules).forced
 
     def _conversation(self) -> Request:
         return Request(model=self._plan.model, messages=tuple(self._messages))

@@ -43,7 +43,7 @@ class RunState:
         self._response_id = after.response_id if after is not None and plan.stateful else None
         self._kept = after.kept if after is not None and self._response_id is not None else 0
         #: What the run may spend; None where nothing is counted.
-        self._purse = None if plan.metering is None else plan.metering.open(plan.session, os.urandom(12).hex())
+        self._account = None if plan.metering is None else plan.metering.open(plan.session, os.urandom(12).hex())
         self._calls: list[ExecutedCall] = []
         self._steps: list[TurnRecord] = []
         self._usage: Usage = Usage()
@@ -104,7 +104,7 @@ class RunState:
             steps=tuple(self._steps),
             usage=self._usage,
             usage_by_model=dict(self._usage_by),
-            cost_cap=None if self._purse is None else self._purse.cost_cap,
+            cost_cap=None if self._account is None else self._account.cost_cap,
             force_satisfied=force_satisfied(self._steps),
             error=self._error.info() if self._error is not None else None,
             response_id=self._response_id,
@@ -119,8 +119,8 @@ class RunState:
 
     def pay_as(self, name: str) -> None:
         """Be known to the accounts by a name: what this process pays for a run is told apart from what others paid."""
-        if self._purse is not None:
-            self._purse.turn = name
+        if self._account is not None:
+            self._account.turn = name
 
     @property
     def deps(self) -> Any:
@@ -167,7 +167,7 @@ class RunState:
                 hops=self._hops,
                 closing=self._closing,
                 spent=self._spent,
-                charge=None if self._purse is None else self._purse.spent,
+                charge=None if self._account is None else self._account.spent,
                 reminder=self._reminder,
                 plainly=self._plainly,
                 notice=self._notice,

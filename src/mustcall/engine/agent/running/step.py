@@ -54,7 +54,7 @@ class Step:
         *,
         timeout: float,
         extra: Mapping[str, Any] | None = None,
-        purse: BudgetAccount | None = None,
+        account: BudgetAccount | None = None,
         number: int = 1,
         trace: TraceContext | None = None,
     ) -> None:
@@ -63,7 +63,7 @@ class Step:
         self._clock = clock
         self._timeout = timeout
         self._extra = extra or {}
-        self._purse = purse
+        self._account = account
         self._number = number
         self._metered: Metered | None = None
         self._codec = codec_for(endpoint.wire)
@@ -118,9 +118,9 @@ class Step:
     async def _take(self, request: Request, controls: Controls, say: Say) -> Reply:
         self._issuer = self._endpoint.issuer(request.model)
         inbound = self._inbound(request)
-        if self._purse is not None:
+        if self._account is not None:
             self._metered = self._turns.charged(
-                self._purse, self._endpoint, request.model, progress=self._progress, step=str(self._number)
+                self._account, self._endpoint, request.model, progress=self._progress, step=str(self._number)
             )
         metered = self._metered
         turn = await self._turns.begin(

@@ -23,9 +23,9 @@ _ROOM = 256
 
 
 class RunStream(Generic[Out_co]):
-    """An iterator over events; `async with` closes it in time. `result` is the run as it stands, at any moment.
+    """An asynchronous iterator over the events of a run. Use `async with` to close it.
 
-    A failed run yields `RunFinished` and then raises what it failed with.
+    A failed run yields `RunFinished` and then raises its error.
     """
 
     def __init__(self, run: AgentRun, drive: Callable[[Emit], Awaitable[RunResult[Any]]]) -> None:
@@ -37,7 +37,7 @@ class RunStream(Generic[Out_co]):
 
     @property
     def result(self) -> RunResult[Out_co]:
-        """The run as it stands: what was said, called and answered so far, as a history that can be gone on from."""
+        """The state of the run so far: text, calls and answer, as a history that can be continued."""
         return self._run.result()
 
     def __aiter__(self) -> Self:
@@ -60,7 +60,7 @@ class RunStream(Generic[Out_co]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the run; closing twice is fine."""
+        """End the run. Closing twice has no effect."""
         self._over = True
         task = self._task
         if task is not None and not task.done():
