@@ -78,7 +78,7 @@ async def measure(task: Task, way: str, base_url: str) -> bool:
         plan = plan_probe(cells, task.wire, task.level, price)
         subject = Subject(endpoint=endpoint, model=listed[0], transport=transport, clock=SystemClock(), price=price)
         prober = Prober(subject, plan, before)
-        print(f"{file.name}: {plan.words}; {prober.account.requests} requests were made before", flush=True)
+        print(f"{file.name}: {plan.words}; {prober.request_budget.requests} requests were made before", flush=True)
         saved = time.monotonic()
         try:
             async with contextlib.aclosing(prober.run()) as changes:
