@@ -6,7 +6,7 @@ it, it is the stream's last event. Across wires `off` is a turn like others (`en
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 
 import msgspec
@@ -100,6 +100,8 @@ class OtherForm:
         self, reply: UpstreamReply, adaptations: tuple[Adaptation, ...], retries: tuple[Retry, ...] = ()
     ) -> None:
         self._reply: UpstreamReply | None = reply
+        #: Called when the answer is given: the attempt that it is read in has begun.
+        self.taken: Callable[[], None] | None = None
         #: What was changed before it came.
         self.adaptations = adaptations
         self._retries = retries
@@ -109,6 +111,8 @@ class OtherForm:
         reply, self._reply = self._reply, None
         if reply is None:
             raise UpstreamUnavailable("under protocol `off` no further call is made for a reply")
+        if self.taken is not None:
+            self.taken()
         return reply
 
     def count(self, attempts: list[AttemptRecord]) -> None:
