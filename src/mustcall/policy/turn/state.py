@@ -158,18 +158,32 @@ class TurnState(NextAttempt):
         if not called or not self._request.tools or self._withdrawn:
             return False
         history = any(isinstance(part, ToolCall) for message in self._request.messages for part in message.parts)
+        told = False
         if not history:
             everything = frozenset(range(len(self._request.tools)))
             self._mends.append(lambda request: without_tools(request, everything))
         elif self._can_be_told and (judged.dialect or self._tried.get(judged.verdict, 0)):
-            self._mends.append(lambda request: request.evolve(**answer_changes(request, self._wording)))
-            self._reminder = None
+            told = self._tell_results()
         else:
             return False
         self._withdrawn = True
         self.log.add(AdaptationKind.TOOL_DROPPED, "tools", "none may be called, and one was")
         self._shaped = None
-        return history and self._request.messages[-1].role is Role.TOOL
+        return told
+
+    def _tell_results(self) -> bool:
+        """Tell calls and results in plain words from now on; return whether the answer is asked for behind them.
+
+        What asks is the directive of the demand, or a sentence that leaves open how to answer (rule 46).
+        """
+        question = "" if self.plan.demand.directive else self._wording.step_cap
+        self._mends.append(lambda request: request.evolve(**answer_changes(request, self._wording, question)))
+        self._reminder = None
+        self.log.add(AdaptationKind.PART_RESHAPED, "history", "calls and results told in plain words")
+        asks = self._request.messages[-1].role in (Role.TOOL, Role.ASSISTANT)
+        if asks and question:
+            self.log.add(AdaptationKind.DIRECTIVE_ADDED, "messages", "a reminder at the tail")
+        return asks
 
     @property
     def _can_be_told(self) -> bool:
