@@ -18,8 +18,10 @@ from mustcall.policy.facts.controls import Limits
 from mustcall.policy.facts.profile import Forcing, Protocol, ReasoningHabit, SchemaTarget
 from mustcall.policy.facts.wording import fill
 from mustcall.policy.failures.rejection import Rejection, lesson, read_rejection
+from mustcall.policy.history.leftover_markup import MarkupEraser
 from mustcall.policy.history.mended import drop_reasoning, mend_history
 from mustcall.policy.reply.judge import Judgement
+from mustcall.policy.reply.reply_markup import spoken_text
 from mustcall.policy.request.attempt_request import Shaped, demand_sentence, kept_answer, user_turn
 from mustcall.policy.request.few_shot import answer_changes
 from mustcall.policy.request.plan import Rung, RungKind, make_plan
@@ -187,15 +189,24 @@ class TurnState(NextAttempt):
 
     @property
     def _can_be_told(self) -> bool:
-        """Whether calls and results can be told in plain words: nothing is bound to them, kept elsewhere or unread."""
+        """Whether calls and results can be told in plain words: nothing is bound to them, kept elsewhere or unread.
+
+        A result with call markup stays a result: told as the model's own words it would be a call to repeat.
+        """
         request = self._request
         if self.profile.prefix_bound or self.stored or request.output is not None or request.previous_response_id:
             return False
         parts = [part for message in request.messages for part in message.parts]
         results = [part for part in parts if isinstance(part, ToolResult)]
-        return not any(isinstance(part, Reasoning) for part in parts) and all(
+        if any(isinstance(part, Reasoning) for part in parts) or not all(
             isinstance(piece, Text) for result in results for piece in result.content
+        ):
+            return False
+        told = answer_changes(request, self._wording, "").get("messages", ())
+        known = MarkupEraser.of(request.tools, self.profile).knowing(
+            part for part in parts if isinstance(part, ToolCall)
         )
+        return not any(known.finds(spoken_text(message.parts)) for message in told if message.role is Role.ASSISTANT)
 
     def _remind(self, sentence: str) -> None:
         self._reminder = user_turn(sentence)
