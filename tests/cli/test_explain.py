@@ -325,3 +325,27 @@ def test_json_is_not_broken_at_the_edge(monkeypatch: pytest.MonkeyPatch, tmp_pat
     printed, _ = decoder.raw_decode(sent.lstrip())
     assert printed["messages"] == [{"role": "user", "content": "word " * 30}]
     assert max(map(len, before.splitlines())) <= 40
+
+
+#: What a terminal acts upon, or `str.splitlines` breaks at.
+ACTS = "a\u2028b\u2029c\x85d\x7fe\u202ef\x9bg"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--to", "messages"), ("--json",)])
+def test_json_does_nothing_to_a_terminal(arguments: tuple[str, ...]) -> None:
+    """Line separators, DEL and overrides of the direction are escaped, in whole bodies and in changes of one."""
+    tool = {"type": "function", "function": {"name": "get_weather", "description": ACTS, "parameters": CITY}}
+    body = CHAT | {"tools": [tool], "tool_choice": "required"}
+    shown = run(body, *arguments).output
+    assert (set(ACTS) - set("abcdefg")) & set(shown) == set()
+    assert "".join(sign if sign in "abcdefg" else f"\\u{ord(sign):04x}" for sign in ACTS) in shown
+    if "--json" in arguments:
+        assert json.loads(shown)["rungs"][0]["body"]["tools"] == [tool]
+
+
+def test_no_line_of_json_is_broken_inside_a_string() -> None:
+    """A body that is printed can be copied: only JSON's own lines are lines."""
+    body = CHAT | {"messages": [{"role": "user", "content": ACTS}], "tools": [CHAT_TOOL]}
+    sent = run(body, "--to", "messages").output.partition("  sent:\n")[2]
+    printed, _ = json.JSONDecoder().raw_decode(sent.lstrip())
+    assert printed["messages"] == body["messages"]

@@ -16,11 +16,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mustcall.cli import cli
+from mustcall.cli.measuring.options import pick_endpoint
 from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
+from mustcall.gateway.config.settings import load_settings
 from mustcall.probe import read_result
 from mustcall.profiles import read_profile
 from mustcall.testing import Answer, Call, Fail, Hang, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
+from mustcall.upstream.embedded.catalogue import DEFAULT, FALLBACK, find_weights
+from mustcall.upstream.embedded.store import WeightStore
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.providers import PROVIDERS
 from support import warm
@@ -340,6 +344,24 @@ def test_several_upstreams_need_a_choice(probe: Probe, tmp_path: Path) -> None:
         assert done.exit_code == 0, done.output
         assert {asked.body["model"] for asked in posts(two)} == {"m2"}
         assert not posts(one)
+
+
+def test_a_chosen_embedded_upstream_is_measured_with_its_models_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule 75: the model's own weights are measured, whether the upstream is chosen or its model named."""
+    monkeypatch.setenv("MUSTCALL_CACHE", str(tmp_path))
+    store = WeightStore()
+    store.directory.mkdir(parents=True, exist_ok=True)
+    for weights in map(find_weights, (DEFAULT, FALLBACK)):
+        with store.path(weights).open("wb") as file:
+            file.truncate(weights.size)
+    local = f"embedded:{DEFAULT}"
+    (tmp_path / "mustcall.toml").write_text(SEVERAL.format("http://127.0.0.1:9/v1", local).replace("m2", FALLBACK))
+    settings = load_settings(tmp_path / "mustcall.toml")
+    named = pick_endpoint(settings, f"two/{FALLBACK}", None)
+    assert named == pick_endpoint(settings, None, None, chosen="two")
+    assert (named[0].base_url, named[1]) == (f"embedded:{FALLBACK}", FALLBACK)
 
 
 def test_several_upstreams_are_offered_at_a_terminal(tmp_path: Path) -> None:

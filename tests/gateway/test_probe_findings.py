@@ -1,5 +1,6 @@
 """Faults that the probe of our own gateway found, each with every upstream call and its body."""
 
+import json
 from typing import Any
 
 import pytest
@@ -51,7 +52,7 @@ HISTORY: list[dict[str, Any]] = [
 TOLD = [
     *ASKED["messages"],
     {"role": "assistant", "content": "I looked it up with get_weather. The result is:\nrain"},
-    {"role": "user", "content": "Now answer my question with this result, in one sentence."},
+    {"role": "user", "content": "No more tools can be called for this. Answer now with what you have."},
 ]
 WRITTEN = '{"name": "get_weather", "arguments": {"city": "Oslo"}}'
 
@@ -73,7 +74,8 @@ def test_a_server_that_calls_again_after_results_is_told_them_in_words() -> None
     with ScriptedUpstream(answers) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
         reply = post(f"{gateway.base_url}/chat/completions", body)
         assert reply.json["choices"][0]["message"]["content"] == "It rains."
-        assert "tool_dropped:tools" in reply.headers["x-mustcall-adaptations"]
+        reported = {"tool_dropped:tools", "part_reshaped:history", "directive_added:messages"}
+        assert reported <= set(reply.headers["x-mustcall-adaptations"].split(", "))
         again = body | {"messages": [*HISTORY, AGAIN]}
         assert [one.body for one in upstream.requests] == [body, again, ASKED | {"messages": TOLD}]
 
@@ -97,7 +99,23 @@ def test_a_model_that_writes_calls_after_results_is_told_them_in_words(written: 
         reply = post(f"{gateway.base_url}/chat/completions", body)
         assert reply.json["choices"][0]["message"]["content"] == "It rains."
         assert reply.headers["x-mustcall-verdicts"] == "empty,answered"
+        reported = {"tool_dropped:tools", "part_reshaped:history", "directive_added:messages"}
+        assert reported <= set(reply.headers["x-mustcall-adaptations"].split(", "))
         assert [one.body for one in upstream.requests] == [body, ASKED | {"messages": TOLD}]
+
+
+def test_results_told_at_the_step_cap_are_followed_by_its_notice_alone() -> None:
+    """Rule 109: the notice asks for the answer, so that no second user turn follows it."""
+    body = ASKED | {"messages": HISTORY, "tools": [TOOL]}
+    with (
+        ScriptedUpstream([Turn(Say(WRITTEN)), Turn(Say("It rains."))]) as upstream,
+        RunningGateway(f"chat={upstream.base_url}") as gateway,
+    ):
+        reply = post(f"{gateway.base_url}/chat/completions", body | {"mustcall": {"step_cap": 1}})
+        assert reply.json["choices"][0]["message"]["content"] == "It rains."
+        assert "part_reshaped:history" in reply.headers["x-mustcall-adaptations"]
+        first = body | {"messages": [*HISTORY, TOLD[-1]], "tool_choice": "none"}
+        assert [one.body for one in upstream.requests] == [first, ASKED | {"messages": TOLD}]
 
 
 def test_results_that_words_cannot_tell_stay_as_they_are() -> None:
@@ -111,6 +129,53 @@ def test_results_that_words_cannot_tell_stay_as_they_are() -> None:
         reply = post(f"{gateway.base_url}/chat/completions", body)
         assert reply.json["choices"][0]["message"]["content"] == "It rains."
         assert [one.body for one in upstream.requests] == [body, body | {"messages": [*thought, AGAIN]}]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        f"The page says <tool_call>{WRITTEN}</tool_call> today.",
+        f"The page says <tool_call>{WRITTEN[:-4]}",
+        json.dumps({"page": f"<tool_call>{WRITTEN}</tool_call>"}),
+        json.dumps({"page": json.loads(WRITTEN)}),
+    ],
+    ids=["markup", "cut markup", "markup in JSON", "a call as JSON"],
+)
+def test_a_result_with_call_markup_is_not_told_in_words(result: str) -> None:
+    """Rule 125: what a tool wrote does not become a call in the assistant's own turn; a reminder asks instead."""
+    history = [*HISTORY[:2], HISTORY[2] | {"content": result}]
+    body = ASKED | {"messages": history, "tools": [TOOL], "tool_choice": "none"}
+    with (
+        ScriptedUpstream([Turn(Say(WRITTEN)), Turn(Say("It rains."))]) as upstream,
+        RunningGateway(f"chat={upstream.base_url}") as gateway,
+    ):
+        reply = post(f"{gateway.base_url}/chat/completions", body)
+        assert reply.json["choices"][0]["message"]["content"] == "It rains."
+        assert [one.body for one in upstream.requests] == [body, body | {"messages": [*history, AGAIN]}]
+
+
+@pytest.mark.parametrize(
+    "result", ["Call get_weather for <b>Oslo</b>.", json.dumps({"tool": "get_weather", "sky": "rain"})]
+)
+def test_a_result_that_only_names_a_tool_is_told_in_words(result: str) -> None:
+    """Rule 125: a tool's name, or JSON that is no call, is no markup."""
+    body = ASKED | {
+        "messages": [*HISTORY[:2], HISTORY[2] | {"content": result}],
+        "tools": [TOOL],
+        "tool_choice": "none",
+    }
+    with (
+        ScriptedUpstream([Turn(Say(WRITTEN)), Turn(Say("It rains."))]) as upstream,
+        RunningGateway(f"chat={upstream.base_url}") as gateway,
+    ):
+        post(f"{gateway.base_url}/chat/completions", body)
+        flat = result if result.startswith("Call") else "tool: get_weather, sky: rain"
+        told = [
+            TOLD[0],
+            {"role": "assistant", "content": f"I looked it up with get_weather. The result is:\n{flat}"},
+            TOLD[2],
+        ]
+        assert [one.body for one in upstream.requests] == [body, ASKED | {"messages": told}]
 
 
 @pytest.mark.parametrize("status", [500, 501])

@@ -196,6 +196,27 @@ def test_text_calls_nobody_allowed_are_stripped() -> None:
     assert "tool_call" not in str(judged.reply.parts)
 
 
+@pytest.mark.parametrize(
+    ("text", "verdict", "kept"),
+    [
+        (f'{{"result": 5}}\n\nThat is it. {TEXT_CALL} and then the', Verdict.ANSWERED, "and then the"),
+        (f'{{"result": 5}} {TEXT_CALL}', Verdict.ANSWERED, '{"result": 5}'),
+        (f'{{"result": {TEXT_CALL}', Verdict.ANSWERED, '{"result":'),
+        (f'{TEXT_CALL}\n{{"result": 5}} is the', Verdict.ANSWERED, "is the"),
+        (f'{TEXT_CALL}\n{{"result": 5}}', Verdict.ANSWERED, '{"result": 5}'),
+        (f"{TEXT_CALL}\n{{braces}} are the", Verdict.ANSWERED, "are the"),
+        (f'{TEXT_CALL}\n{{"name": "get_wea', Verdict.EMPTY, ""),
+        (f"{TEXT_CALL}\n{TEXT_CALL}", Verdict.EMPTY, ""),
+    ],
+)
+def test_a_cut_answer_beside_a_text_call_stays_an_answer(text: str, verdict: Verdict, kept: str) -> None:
+    """Rule 125: under `none` only a reply that is calls and nothing else is asked for again when it was cut."""
+    judged = verdict_on(replied(Text(text=text), reported="length"), case_of(demand=demand(NOTHING)))
+    assert (judged.verdict, judged.reply.finish) == (verdict, FinishReason.LENGTH)
+    assert kept in str(judged.reply.parts)
+    assert "tool_call>" not in str(judged.reply.parts)
+
+
 def test_allowed_sets_are_enforced() -> None:
     """Rule 29: `auto` among some tools: another one was not on offer."""
     choice = ToolChoice(mode=ChoiceMode.AUTO, allowed=("search",))

@@ -1,12 +1,14 @@
 """Which facts a result settles: every one is a value that its field may have, and says no more than the tries do."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core.origin import Wire
+from mustcall.core.tools import ChoiceMode
 from mustcall.policy.facts.profile import Forcing, Protocol
 from mustcall.probe import profile_of
 from mustcall.probe.catalogue import CELLS
@@ -15,7 +17,8 @@ from mustcall.probe.facts import RULES, facts_of
 from mustcall.probe.results import CellResult, ProbeResult
 from mustcall.probe.values import Level, Outcome
 from mustcall.probe.verdicts import count, settle_verdict
-from mustcall.testing.probed import LyingServer, find_lie
+from mustcall.testing.probed import Lie, LyingServer, find_lie, ways
+from mustcall.testing.probed.lying import ProbedRequest
 from support.probing import measure
 
 H, N, R, C, U = Outcome.HELD, Outcome.NOT_DONE, Outcome.REFUSED, Outcome.CRASHED, Outcome.UNMEASURED
@@ -147,5 +150,27 @@ def test_a_refusal_names_the_context(message: str, tokens: int | None) -> None:
 )
 def test_call_ids_that_are_refused_settle_what_ids_must_look_like(name: str, facts: dict[str, object]) -> None:
     """A limit of the length comes with a pattern, without which it is not applied; nothing else is settled of ids."""
-    result = asyncio.run(measure(LyingServer(find_lie(name)), Wire.CHAT, only=["id.long", "id.odd", "none"]))
-    assert {fact.field: fact.value for fact in facts_of(result) if fact.field.startswith("id_")} == facts
+    assert id_facts(find_lie(name)) == facts
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        (ways.NONE, "tool_choice 'none' is not supported"),
+        (ways.has_id(lambda _: True), "tool messages are not supported"),
+        (ways.chooses(ChoiceMode.AUTO), "tool_choice 'auto' is not supported"),
+    ],
+)
+def test_a_refusal_of_something_else_settles_nothing_of_ids(
+    test: Callable[[ProbedRequest], bool], message: str
+) -> None:
+    """Rule 75: a server that refuses a choice, or every history with tools, says nothing of what ids look like."""
+    refuses = Lie(name="refuses", breaks="none", owner="server", sends=ways.fails(test, 400, message))
+    assert id_facts(refuses) == {}
+
+
+def id_facts(lie: Lie) -> dict[str, object]:
+    """Return the facts of ids that a probe of a lying server settles."""
+    cells = ["id.long", "id.odd", "none", "required", "result.round_trip"]
+    result = asyncio.run(measure(LyingServer(lie), Wire.CHAT, only=cells))
+    return {fact.field: fact.value for fact in facts_of(result) if fact.field.startswith("id_")}

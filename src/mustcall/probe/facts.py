@@ -156,17 +156,24 @@ def _name_pattern(cells: _Cells) -> tuple[Any, Share] | None:
 
 def _id_pattern(cells: _Cells) -> tuple[Any, Share] | None:
     """The letters of call ids, where ids are refused at all; a limit of the length needs a pattern beside it."""
-    long, long_share = cells.joined("id.long")
-    odd, odd_share = cells.joined("id.odd")
-    if odd is CellVerdict.REFUSED:
-        return (_NINE_ID if long is CellVerdict.REFUSED else _PLAIN_ID), odd_share
-    return (_ANY_ID, long_share) if long is CellVerdict.REFUSED else None
+    _, long_share = cells.joined("id.long")
+    _, odd_share = cells.joined("id.odd")
+    is_long_refused = _is_id_refused(cells, "id.long")
+    if _is_id_refused(cells, "id.odd"):
+        return (_NINE_ID if is_long_refused else _PLAIN_ID), odd_share
+    return (_ANY_ID, long_share) if is_long_refused else None
 
 
 def _id_length(cells: _Cells) -> tuple[Any, Share] | None:
     """An id of 64 characters that is refused."""
-    long, share = cells.joined("id.long")
-    return (_SHORT_ID, share) if long is CellVerdict.REFUSED else None
+    _, share = cells.joined("id.long")
+    return (_SHORT_ID, share) if _is_id_refused(cells, "id.long") else None
+
+
+def _is_id_refused(cells: _Cells, name: str) -> bool:
+    """Tell whether a call is refused for its id, and not because no call in the history is taken."""
+    known = cells.joined("result.round_trip")[0]
+    return cells.joined(name)[0] is CellVerdict.REFUSED and known not in (CellVerdict.REFUSED, CellVerdict.CRASHED)
 
 
 def _reasoning_history(cells: _Cells) -> tuple[Any, Share] | None:

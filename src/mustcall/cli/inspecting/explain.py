@@ -15,7 +15,8 @@ import click
 import msgspec
 
 from mustcall.cli.inspecting.tables import on_ledger
-from mustcall.cli.printing import print_line
+from mustcall.cli.printing import as_json as written
+from mustcall.cli.printing import print_json, print_line
 from mustcall.core.adaptation import Adaptation
 from mustcall.core.errors import ConfigError, InvalidRequest
 from mustcall.core.origin import JsonObject, Wire
@@ -120,7 +121,7 @@ def command(
         explained = explain(body, caller, endpoint, asked, operator)
         if as_json:
             told = _as_json(explained) | {"settings": _set(explained.controls, endpoint)}
-            click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))
+            print_json(told, indent=2)
             return
         lines = _lines(explained, _set(explained.controls, endpoint))
     except RecursionError:
@@ -295,8 +296,8 @@ def _rung_lines(number: int, rung: RungBody, before: JsonObject | None, than: st
     if rung.untouched:
         return [*lines, "  the request as it is, byte for byte"]
     if before is None:
-        body = msgspec.json.format(msgspec.json.encode(_cut(rung.body)), indent=2).decode()
-        return [*lines, "  sent:", *(_Json(f"    {line}") for line in body.splitlines())]
+        body = written(_cut(rung.body), indent=2)
+        return [*lines, "  sent:", *(_Json(f"    {line}") for line in body.split("\n"))]
     changes = [_Json(f"    {line}") for line in _changes(before, rung.body)]
     return [*lines, f"  sent: as in {than}, but" if changes else f"  sent: as in {than}", *changes]
 
@@ -347,7 +348,7 @@ def _list_changes(old: list[Any], new: list[Any]) -> Iterator[str]:
 
 
 def _compact(value: object) -> str:
-    return msgspec.json.encode(_cut(value)).decode()
+    return written(_cut(value))
 
 
 def _cut(value: object, depth: int = 0) -> object:

@@ -194,15 +194,14 @@ def pick_endpoint(settings: Settings, model: str | None, key: str | None, *, cho
     """
     for endpoint in settings.endpoints:
         if chosen == endpoint.name:
-            return _with_key(endpoint, key), endpoint.model
+            return _with_key(_serving(endpoint, endpoint.model), key), endpoint.model
     only = settings.endpoints[0].model if len(settings.endpoints) == 1 else ""
     model = model or only or None
     if model is not None:
         wire = next(endpoint.wire for endpoint in settings.endpoints)
         found = choose(model, wire, settings.routes, settings.doors, verbatim=True)
         endpoint = next(one for one in settings.endpoints if one.name == found.upstream)
-        endpoint = msgspec.structs.replace(endpoint, base_url=address_for(endpoint.base_url, found.model))
-        return _with_key(endpoint, key), found.model
+        return _with_key(_serving(endpoint, found.model), key), found.model
     if len(settings.endpoints) > 1:
         ways = ", ".join(f"--model {endpoint.name}/{endpoint.model or 'MODEL'}" for endpoint in settings.endpoints)
         raise ConfigError(f"several upstreams are configured; name the one to measure and its model: {ways}")
@@ -223,6 +222,11 @@ async def _find(settings: Settings, model: str | None, key: str | None, transpor
     """Return whom to ask and under which name."""
     endpoint, name = pick_endpoint(settings, model, key)
     return endpoint, name or only_model(endpoint, await _listed(endpoint, transport))
+
+
+def _serving(endpoint: Endpoint, model: str) -> Endpoint:
+    """Return the endpoint at the address that serves a model."""
+    return msgspec.structs.replace(endpoint, base_url=address_for(endpoint.base_url, model))
 
 
 def _with_key(endpoint: Endpoint, key: str | None) -> Endpoint:

@@ -87,6 +87,14 @@ class MarkupEraser:
             text = parsed.text.strip()
         return ""
 
+    def finds(self, text: str) -> bool:
+        """Tell whether a text holds calls of known tools, complete or not, in markup or as JSON."""
+        tools = self._mentioned(text)
+        if not tools:
+            return False
+        parsed = parse((text,), dialects=self._dialects, tools=tools, alone="anywhere")
+        return bool(parsed.calls or parsed.reasoned or parsed.malformed)
+
     def _mentioned(self, text: str) -> list[Tool]:
         """Return the tools a text could call: those it names, as loosely as names are read, if it has any markup."""
         if OPENS_MARKUP.search(text) is None:

@@ -27,6 +27,7 @@ from mustcall.policy.reply.reply_markup import (
     cut_markup,
     drop_markup,
     ends_with_markup,
+    is_only_calls,
     note_passed_over,
     note_stripped,
     replace_parts,
@@ -119,8 +120,7 @@ def _judge(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
         judged = _judge_text(case, replace_parts(reply, parts), ScanFindings(), notes)
         if not found.calls or calls:
             return judged
-        left = spoken_text(parts).strip()
-        if reply.finish is FinishReason.LENGTH and (not left or left.startswith("{")):
+        if reply.finish is FinishReason.LENGTH and is_only_calls(found, parts):
             # The limit went to calls that are not allowed, the last of them cut: what is missing is an answer.
             judged = msgspec.structs.replace(judged, verdict=Verdict.EMPTY)
         return msgspec.structs.replace(judged, dialect=found.calls[0].dialect)

@@ -10,12 +10,14 @@ from mustcall.dialects.names import Offered
 from mustcall.policy.reply.judgement import Case
 from mustcall.policy.scanning.call_remnants import cut_off
 from mustcall.policy.scanning.reply_scanner import ScanFindings
+from mustcall.policy.schema.growing import Growing
 
 __all__ = [
     "clean_reply",
     "cut_markup",
     "drop_markup",
     "ends_with_markup",
+    "is_only_calls",
     "note_passed_over",
     "note_stripped",
     "replace_parts",
@@ -36,6 +38,22 @@ def ends_with_markup(reply: Reply, raw: str) -> bool:
     after = text[max(text.rfind(raw), 0) :]
     end = max(after.rfind(closer) for closer in "}>])")
     return not any(character.isalnum() for character in after[end + 1 :])
+
+
+def is_only_calls(found: ScanFindings, kept: Sequence[Part]) -> bool:
+    """Tell whether a cut reply is nothing but text calls, the last of them perhaps unfinished.
+
+    `kept` are its parts without the calls. A JSON value that is complete, or has prose around it, is an answer.
+    """
+    left = spoken_text(kept).strip()
+    if not left:
+        return True
+    parts = found.promoted or ()
+    first = next((place for place, part in enumerate(parts) if isinstance(part, ToolCall)), 0)
+    if spoken_text(parts[:first]).strip() or not left.startswith("{"):
+        return False
+    written = Growing(None)
+    return written.feed(left) and not written.done
 
 
 def drop_markup(case: Case, reply: Reply, found: ScanFindings) -> tuple[tuple[Part, ...], tuple[Adaptation, ...]]:

@@ -88,7 +88,7 @@ def shape(
         case RungKind.ANSWER:
             if request.tools:
                 log.add(AdaptationKind.TOOL_DROPPED, "tools", "the message asks for none of them, or one has answered")
-            changes |= answer_changes(request, wording)
+            changes |= answer_changes(request, wording, wording.answer_worked)
     if rung.kind is RungKind.HARD:
         changes |= _without_reasoning(request, profile, extra, log)
     if profile.bounded_schemas and not rung.constrains:

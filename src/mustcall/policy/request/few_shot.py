@@ -79,8 +79,11 @@ def call_changes(request: Request, tools: Sequence[Tool], wording: Wording) -> d
     }
 
 
-def answer_changes(request: Request, wording: Wording) -> dict[str, Any]:
-    """Return the changes that make a request ask for an answer in text: nothing is offered, results are told."""
+def answer_changes(request: Request, wording: Wording, question: str) -> dict[str, Any]:
+    """Return the changes that make a request ask for an answer in text: nothing is offered, results are told.
+
+    `question` follows a result that is told last; none follows where it is empty.
+    """
     changes: dict[str, Any] = {}
     if request.tools:
         changes |= {"tools": (), "tool_choice": None, "parallel_tool_calls": None}
@@ -89,8 +92,8 @@ def answer_changes(request: Request, wording: Wording) -> dict[str, Any]:
         return changes
     messages = list(_plain(_own(request), wording))
     # No example here: measured, the model repeats the example's answer.
-    if messages and messages[-1].role is Role.ASSISTANT:
-        messages.append(_turn(Role.USER, wording.answer_worked))
+    if question and messages and messages[-1].role is Role.ASSISTANT:
+        messages.append(_turn(Role.USER, question))
     system = [_system(request, "")] if _system_texts(request) else []
     return changes | {"system": None, "messages": (*system, *messages)}
 

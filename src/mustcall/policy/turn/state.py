@@ -18,8 +18,10 @@ from mustcall.policy.facts.controls import Limits
 from mustcall.policy.facts.profile import Forcing, Protocol, ReasoningHabit, SchemaTarget
 from mustcall.policy.facts.wording import fill
 from mustcall.policy.failures.rejection import Rejection, lesson, read_rejection
+from mustcall.policy.history.leftover_markup import MarkupEraser
 from mustcall.policy.history.mended import drop_reasoning, mend_history
 from mustcall.policy.reply.judge import Judgement
+from mustcall.policy.reply.reply_markup import spoken_text
 from mustcall.policy.request.attempt_request import Shaped, demand_sentence, kept_answer, user_turn
 from mustcall.policy.request.few_shot import answer_changes
 from mustcall.policy.request.plan import Rung, RungKind, make_plan
@@ -158,30 +160,53 @@ class TurnState(NextAttempt):
         if not called or not self._request.tools or self._withdrawn:
             return False
         history = any(isinstance(part, ToolCall) for message in self._request.messages for part in message.parts)
+        told = False
         if not history:
             everything = frozenset(range(len(self._request.tools)))
             self._mends.append(lambda request: without_tools(request, everything))
         elif self._can_be_told and (judged.dialect or self._tried.get(judged.verdict, 0)):
-            self._mends.append(lambda request: request.evolve(**answer_changes(request, self._wording)))
-            self._reminder = None
+            told = self._tell_results()
         else:
             return False
         self._withdrawn = True
         self.log.add(AdaptationKind.TOOL_DROPPED, "tools", "none may be called, and one was")
         self._shaped = None
-        return history and self._request.messages[-1].role is Role.TOOL
+        return told
+
+    def _tell_results(self) -> bool:
+        """Tell calls and results in plain words from now on; return whether the answer is asked for behind them.
+
+        What asks is the directive of the demand, or a sentence that leaves open how to answer (rule 46).
+        """
+        question = "" if self.plan.demand.directive else self._wording.step_cap
+        self._mends.append(lambda request: request.evolve(**answer_changes(request, self._wording, question)))
+        self._reminder = None
+        self.log.add(AdaptationKind.PART_RESHAPED, "history", "calls and results told in plain words")
+        asks = self._request.messages[-1].role in (Role.TOOL, Role.ASSISTANT)
+        if asks and question:
+            self.log.add(AdaptationKind.DIRECTIVE_ADDED, "messages", "a reminder at the tail")
+        return asks
 
     @property
     def _can_be_told(self) -> bool:
-        """Whether calls and results can be told in plain words: nothing is bound to them, kept elsewhere or unread."""
+        """Whether calls and results can be told in plain words: nothing is bound to them, kept elsewhere or unread.
+
+        A result with call markup stays a result: told as the model's own words it would be a call to repeat.
+        """
         request = self._request
         if self.profile.prefix_bound or self.stored or request.output is not None or request.previous_response_id:
             return False
         parts = [part for message in request.messages for part in message.parts]
         results = [part for part in parts if isinstance(part, ToolResult)]
-        return not any(isinstance(part, Reasoning) for part in parts) and all(
+        if any(isinstance(part, Reasoning) for part in parts) or not all(
             isinstance(piece, Text) for result in results for piece in result.content
+        ):
+            return False
+        told = answer_changes(request, self._wording, "").get("messages", ())
+        known = MarkupEraser.of(request.tools, self.profile).knowing(
+            part for part in parts if isinstance(part, ToolCall)
         )
+        return not any(known.finds(spoken_text(message.parts)) for message in told if message.role is Role.ASSISTANT)
 
     def _remind(self, sentence: str) -> None:
         self._reminder = user_turn(sentence)

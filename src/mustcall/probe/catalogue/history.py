@@ -40,8 +40,11 @@ def _degrees(number: int) -> str:
     return str(31 + number % 60)
 
 
-def _round_trip(number: int) -> Request:
+def _round_trip(number: int, key: str = "") -> Request:
+    """Return a request with a call and its result, under this id if there is one."""
     call = _call(number)
+    if key:
+        call = msgspec.structs.replace(call, id=key)
     return ask(
         f"What is the temperature in {city(number)}? Answer with the number.",
         assistant(call),
@@ -105,19 +108,11 @@ def _odd_id(number: int) -> str:
 
 
 def _with_id(make: Callable[[int], str]) -> Script:
-    """Return the script that hands back a call under this id. Only whether the history is taken is looked at."""
+    """Return the script that hands back a call under this id. Only whether the history is taken is looked at.
 
-    def request(number: int) -> Request:
-        call = msgspec.structs.replace(_call(number), id=make(number))
-        return ask(
-            f"What is the weather in {city(number)}?",
-            assistant(call),
-            _result(call, Text(text="rain")),
-            tools=(GET_WEATHER,),
-            choice=ChoiceMode.NONE,
-        )
-
-    return single(request, lambda _request, _reply: held())
+    The request is that of `result.round_trip` but for the id, so that this cell shows what is refused with any id.
+    """
+    return single(lambda number: _round_trip(number, make(number)), lambda _request, _reply: held())
 
 
 def _long_arguments(number: int) -> Request:
