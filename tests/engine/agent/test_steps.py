@@ -65,16 +65,21 @@ async def test_calls_at_the_step_cap_are_not_run(stream: bool) -> None:
 
 @streaming
 async def test_a_json_call_at_the_step_cap_is_not_the_answer(stream: bool) -> None:
-    """Rules 63, 109, 125: a call written as JSON at the last step is no answer: it is asked for once more."""
+    """Rules 63, 109, 125: a call written as JSON at the last step is no answer: it is asked for once more.
+
+    The model is offered no tools then, and the result is told in words: it took the tools for an invitation.
+    """
     written = Turn(Say('{"name": "get_weather", "arguments": {"city": "Rome"}}'))
     result, bodies = await run_script("chat", [CALL, written, ANSWER], "Weather?", stream=stream, max_steps=2)
     asked = [user("chat", "Weather?")]
     after = [*asked, *said("chat", 0, OSLO), *results("chat", 0, wrapped("Sunny in Oslo"))]
     last = [*after, user("chat", WORDS.step_cap)]
+    result_in_words = WORDS.result_worked.format(tool="get_weather", result=wrapped("Sunny in Oslo"))
+    told = {"role": "assistant", "content": result_in_words}
     assert bodies == [
         ask_body("chat", asked, stream=stream),
         ask_body("chat", last, stream=stream, tool_choice="none"),
-        ask_body("chat", [*last, user("chat", WORDS.empty)], stream=stream, tool_choice="none"),
+        ask_body("chat", [*asked, told, user("chat", WORDS.step_cap)], stream=stream, tools=[]),
     ]
     assert [call.call.arguments_json for call in result.calls] == ['{"city":"Oslo"}']
     assert (result.text, result.stopped) == ("It is sunny.", Stopped.STEP_CAP)
