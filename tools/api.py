@@ -26,9 +26,11 @@ def render(source: Path = ROOT / "src") -> str:
     homes = _homes(source)
     parts: list[str] = []
     for home, names in sorted(homes.items()):
-        path = source.joinpath(*home.split(".")).with_suffix(".py")
-        module = griffe.visit(home, filepath=path, code=path.read_text(encoding="utf-8"))
-        parts += [block for name in names if (block := "\n".join(_object(module[name], "")))]
+        folder = source.joinpath(*home.split("."))
+        paths = sorted(folder.glob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
+        modules = [griffe.visit(home, filepath=path, code=path.read_text(encoding="utf-8")) for path in paths]
+        found = {name: each for module in modules for name, each in module.members.items() if not each.is_alias}
+        parts += [block for name in names if (block := "\n".join(_object(found[name], "")))]
     return "\n\n".join(sorted(parts)) + "\n"
 
 

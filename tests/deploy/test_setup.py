@@ -39,6 +39,8 @@ def checkout(tmp_path: Path) -> Path:
 def set_up(checkout: Path, purpose: str) -> subprocess.CompletedProcess[str]:
     """Run the set-up with no index but the folder."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
+    # The environment of these tests has uv, whether or not the machine does; without one it would need pip.
+    kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
     offline = {"UV_NO_INDEX": "1", "UV_FIND_LINKS": str(checkout / "wheels"), "PYTHON": sys.executable}
     return subprocess.run(  # noqa: S603
         ["sh", "tools/setup", purpose],  # noqa: S607
@@ -50,10 +52,6 @@ def set_up(checkout: Path, purpose: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-needs_uv = pytest.mark.skipif(shutil.which("uv") is None, reason="without uv the environment would need pip")
-
-
-@needs_uv
 def test_a_missing_wheel_is_named_with_platform_and_python(checkout: Path) -> None:
     """What fails is the package, where it fails is the platform and the Python; then what to do, in five lines."""
     lock = wheel(checkout / "wheels", "here", "py3-none-any") + wheel(checkout / "wheels", "away", "cp311-cp311-win32")
@@ -69,7 +67,6 @@ def test_a_missing_wheel_is_named_with_platform_and_python(checkout: Path) -> No
     assert not list((checkout / ".venv").glob(".ready-*"))
 
 
-@needs_uv
 def test_an_engine_without_a_wheel_is_left_out(checkout: Path) -> None:
     """Where only the embedded model has no engine, running is set up without it, and one sentence says so."""
     lock = wheel(checkout / "wheels", "here", "py3-none-any") + wheel(
@@ -85,7 +82,6 @@ def test_an_engine_without_a_wheel_is_left_out(checkout: Path) -> None:
     assert "The installer's last words:" in done.stderr
 
 
-@needs_uv
 def test_the_installers_output_goes_into_a_file(checkout: Path) -> None:
     """Whatever an installer prints goes into a file; the terminal has its last words without the warnings."""
     (checkout / "requirements-dev.lock").write_text("not a requirement ===\n", encoding="utf-8")

@@ -18,10 +18,12 @@ from mustcall.core.errors import (
 from mustcall.core.origin import Wire
 from mustcall.core.parts import OpaqueState, Text
 from mustcall.core.streams.events import Ended, Failed
-from mustcall.engine.exchange import StreamedReply
+from mustcall.engine.exchange import OtherForm, StreamedReply
+from mustcall.engine.records import TurnProgress
 from mustcall.testing import Fail
 from mustcall.testing.render import Stamp, build_error
 from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport
+from mustcall.upstream.seam import UpstreamCall
 from mustcall.wire.codec import Provenance
 from mustcall.wire.crossing.sealing import SEAL_PREFIX, seal
 from mustcall.wire.registry import codec_for
@@ -328,6 +330,38 @@ async def test_one_piece_asked_for_and_a_stream_cut(mine: Wire, theirs: Wire) ->
     with pytest.raises(MustcallError) as caught:
         await carry(inbound(mine), theirs, FakeReply(*events(theirs)[:2], headers=SSE))
     assert caught.value.info().code == "upstream_unavailable"
+
+
+@streaming
+@wires
+async def test_a_broken_reply_in_the_other_form_is_not_asked_for_again(wire: Wire, stream: bool) -> None:
+    """Rules 96, 111: `off` is one exchange; only failures before the answer are retried, and all calls are counted."""
+    request = inbound(wire, stream=stream)
+    broken = FakeReply(b"no JSON") if stream else FakeReply(*events(wire)[:2], headers=SSE)
+    down = FakeReply(b"", status=503, headers={"content-type": "text/plain"})
+    transport, progress = (
+        FakeTransport([down, down, broken, *[FakeReply(whole(wire)) for _ in range(8)]]),
+        TurnProgress(),
+    )
+    with pytest.raises(MustcallError) as caught:
+        await passed(request, endpoint(wire, retries=4), transport, progress=progress)
+    assert caught.value.info().code == ("upstream_garbage" if stream else "upstream_unavailable")
+    assert [sent.body for sent in transport.calls] == [request.body] * 3
+    record = progress.record
+    assert record is not None
+    assert (record.calls, len(record.attempts)) == (3, 1)
+    assert [retry.why for retry in record.attempts[0].retries] == ["HTTP 503", "HTTP 503"]
+    assert broken.closed
+
+
+async def test_an_answer_in_the_other_form_is_given_once() -> None:
+    """Rule 96: no call is made in its place."""
+    reply = FakeReply(whole(Wire.CHAT))
+    answered = OtherForm(reply, ())
+    call = UpstreamCall(url="http://up.example/v1", headers={}, body=b"", timeouts=endpoint(Wire.CHAT).timeouts)
+    assert await answered.send(call) is reply
+    with pytest.raises(UpstreamUnavailable, match="no further call"):
+        await answered.send(call)
 
 
 @pytest.mark.parametrize("kind", ["TEXT/Event-Stream", "text/event-stream;charset=utf-8", " text/event-stream "])

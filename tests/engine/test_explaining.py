@@ -99,7 +99,7 @@ def test_what_is_shown_is_sent(wire: Wire, upstream_wire: Wire, model: str) -> N
 
 @pytest.mark.parametrize("wire", Wire)
 @pytest.mark.parametrize(
-    "house",
+    "operator",
     [
         OperatorSettings(controls=Controls(force_tools=True)),
         OperatorSettings(controls=Controls(protocol=Protocol.PROMPT)),

@@ -23,10 +23,11 @@ from mustcall.policy.failures.breaker import BreakerRule
 from mustcall.policy.failures.breaker_classes import FailureClass
 from mustcall.policy.limits.budget import Charge, ChargeKey, Spending, Trip
 from mustcall.testing import Answer, Cut, Fail, FakeClock, Hang, RunningGateway, Say, ScriptedUpstream, Turn
-from mustcall.testing.transport import FakeTransport
+from mustcall.testing.transport import FakeReply, FakeTransport
 from mustcall.upstream.endpoint import Endpoint
 from rules.driving import PATHS, request
 from support.agents import WIRES, agent_on
+from support.exchanging import SSE, events, whole
 
 ENDPOINT = Endpoint(name="u", wire=Wire.CHAT, base_url="http://u/v1")
 #: What its breakers are kept under.
@@ -40,17 +41,25 @@ def _asking(*, stream: bool = False) -> bytes:
     return json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": stream}).encode()
 
 
-async def take(turns: Turns, metering: Metering, token: str, *, stream: bool = False) -> WholeReply | StreamedReply:
+async def take(
+    turns: Turns,
+    metering: Metering,
+    token: str,
+    *,
+    stream: bool = False,
+    controls: Controls | None = None,
+    progress: TurnProgress | None = None,
+) -> WholeReply | StreamedReply:
     """Take one turn without a gateway, on the account `s`."""
     endpoint = ENDPOINT
     body = _asking(stream=stream)
     inbound = Inbound(
         wire=Wire.CHAT, body=body, headers={}, query="", stream=stream, token=token, request_id=f"req_{token}"
     )
-    progress = TurnProgress()
+    controls, progress = controls or Controls(), progress or TurnProgress()
     metered = turns.metered(metering, "s", inbound, endpoint, "m", progress=progress)
     taking = turns.take(
-        inbound, endpoint, None, asked="m", controls=Controls(), progress=progress, deadline=1e12, metered=metered
+        inbound, endpoint, None, asked="m", controls=controls, progress=progress, deadline=1e12, metered=metered
     )
     return await metered.follow(taking)
 
@@ -164,6 +173,29 @@ async def test_a_run_costs_what_its_account_says() -> None:
     assert len(upstream.requests) == account.spent.calls
     assert account.spent.cost_usd > 0.01
     assert (result.cost_usd, result.estimated) == (pytest.approx(account.spent.cost_usd), True)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "after a timeout"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_a_reply_in_the_other_form_is_in_the_record(stream: bool, late: bool) -> None:
+    """Rules 93, 98: under `off`, too, the record of a call says what it cost, with the retries before it."""
+    body = whole(Wire.CHAT) if stream else b"".join(events(Wire.CHAT))
+    reply = FakeReply(body, headers={} if stream else SSE)
+    lost = UpstreamTimeout("late")
+    lost.sent = True
+    clock, meter, progress = FakeClock(), MemoryMeter(), TurnProgress()
+    transport = FakeTransport([lost, reply] if late else [reply])
+    metering = Metering(Budget(prices=_DEAR), clock, meter=meter)
+    off = Controls(protocol=Protocol.OFF)
+    taken = await take(Turns(transport, clock), metering, "t", stream=stream, controls=off, progress=progress)
+    if isinstance(taken, StreamedReply):
+        _ = [piece async for piece in taken.chunks]
+    assert [call.body for call in transport.calls] == [_asking(stream=stream)] * (2 if late else 1)
+    spent, record = (await meter.spending("s")).spent, progress.record
+    assert record is not None
+    assert (record.counted, record.calls) == (True, spent.calls)
+    assert (record.cost_usd, record.estimated) == (pytest.approx(spent.cost_usd), spent.estimated)
+    assert spent.cost_usd > 0
 
 
 # --- calls that are cancelled before they are made -------------------------------------------------------------------

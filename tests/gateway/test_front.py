@@ -12,12 +12,14 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from mustcall.core.errors import ForeignOrigin
 from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.gateway.config.settings import settings_from_flags
-from mustcall.gateway.connections.connection_limits import Front, RareLog
+from mustcall.gateway.connections import connection_limits
+from mustcall.gateway.connections.connection_limits import Front, FrontProtocol, RareLog
 from mustcall.gateway.connections.hosts import allowed_hosts, check_host
 from mustcall.testing import Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
@@ -96,28 +98,65 @@ def test_headers_are_counted_wherever_a_head_begins() -> None:
         assert _ask(place, chunked + more) == 431
 
 
-def test_one_step_of_the_loop_reads_a_bounded_number_of_headers() -> None:
-    """However many headers come at once, they are counted after each slice and the rest is not looked at."""
-    front = Front(DEFAULTS)
-    config = uvicorn.Config(_nothing, http=front.protocol(), lifespan="off", log_config=None)
+def _read_by(kind: type[FrontProtocol], *reads: bytes) -> tuple[FrontProtocol, Mock]:
+    """Have a connection read bytes, each time within one step of the loop; return it and its transport."""
+    config = uvicorn.Config(_nothing, http=kind, lifespan="off", log_config=None)
     config.load()
     loop = asyncio.new_event_loop()
     try:
-        connection = front.protocol()(config=config, server_state=ServerState(), app_state={}, _loop=loop)
+        connection = kind(config=config, server_state=ServerState(), app_state={}, _loop=loop)
         transport = Mock(spec=asyncio.Transport)
         transport.get_extra_info.return_value = None
         transport.is_closing.return_value = False
 
         async def read() -> None:
             connection.connection_made(transport)
-            connection.data_received(b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 60_000)
+            for data in reads:
+                connection.data_received(data)
 
         loop.run_until_complete(read())
     finally:
         loop.close()
+    return connection, transport
+
+
+def test_one_step_of_the_loop_reads_a_bounded_number_of_headers() -> None:
+    """However many headers come at once, they are counted after each slice and the rest is not looked at."""
+    connection, transport = _read_by(Front(DEFAULTS).protocol(), b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 60_000)
     assert len(connection.headers) <= 65_536 // 4
     assert b" 431 " in transport.write.call_args.args[0]
     transport.close.assert_called_once()
+
+
+@pytest.mark.parametrize("size", [1_000, 65_536, 70_000, 300_000])
+def test_a_body_that_comes_with_its_head_is_taken_in_one_piece(size: int) -> None:
+    """Two pieces would be joined, which copies a large body twice."""
+    pieces: list[int] = []
+
+    class Counting(Front(DEFAULTS).protocol()):  # type: ignore[misc]  # pyright: ignore[reportUntypedBaseClass]
+        def on_body(self, body: bytes) -> None:
+            pieces.append(len(body))
+            super().on_body(body)
+
+    head = b"POST /v1/x HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer k\r\ncontent-length: %d\r\n\r\n" % size
+    _, transport = _read_by(Counting, head + b"x" * size)
+    assert pieces == [size]
+    transport.pause_reading.assert_not_called()
+
+
+def test_empty_lines_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood of ends of heads is handed to the parser in few slices."""
+    slices: list[int] = []
+    take = HttpToolsProtocol.data_received
+
+    def count(self: HttpToolsProtocol, data: bytes) -> None:
+        slices.append(len(data))
+        take(self, data)
+
+    monkeypatch.setattr(connection_limits, "_take", count)
+    _, transport = _read_by(Front(DEFAULTS).protocol(), b"\r\n\r\n" * 64_000)
+    assert len(slices) <= 5
+    assert b" 431 " in transport.write.call_args.args[0]
 
 
 async def _nothing(scope: object, receive: object, send: object) -> None:

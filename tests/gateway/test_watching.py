@@ -1,7 +1,10 @@
 """Clients that go away: one timer for all requests begins to watch those that take long."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import MutableMapping
+from contextvars import ContextVar
 from typing import Any
 
 from mustcall.gateway.connections.http_call import DisconnectWatches, HttpCall
@@ -47,6 +50,36 @@ def test_each_request_ends_with_its_own_client() -> None:
     left = asyncio.Event()
     assert asyncio.run(run()) == ["done", "gone", "done", "gone", "done"]
     assert gone == [1, 3]
+
+
+def test_the_timer_keeps_nothing_of_the_request_that_began_it() -> None:
+    """A timer runs as long as requests come; what the first one had in its context is another caller's."""
+
+    class Content:
+        """What belongs to one request."""
+
+    async def ask(watches: DisconnectWatches, *, first: bool) -> None:
+        async def receive() -> MutableMapping[str, Any]:
+            await asyncio.Event().wait()
+            return {"type": "http.disconnect"}
+
+        if first:
+            content = Content()
+            left.append(weakref.ref(content))
+            held.set(content)
+            del content
+        await HttpCall(SCOPE, receive, drop, ()).while_connected(asyncio.sleep(0), watches)
+
+    async def run() -> None:
+        watches = DisconnectWatches()
+        await asyncio.create_task(ask(watches, first=True))
+        await asyncio.create_task(ask(watches, first=False))
+        gc.collect()
+        assert left[0]() is None
+
+    held: ContextVar[Content] = ContextVar("held")
+    left: list[weakref.ref[Content]] = []
+    asyncio.run(run())
 
 
 def test_a_gateway_that_outlives_its_loop_watches_in_the_next_one() -> None:

@@ -127,6 +127,7 @@ async def passed(
     *,
     model: str | None = None,
     deadline: float = 2_000_000.0,
+    progress: TurnProgress | None = None,
 ) -> WholeReply | StreamedReply:
     """Pass a request on under protocol `off`."""
     return await Turns(transport, clock or FakeClock()).take(
@@ -135,7 +136,7 @@ async def passed(
         model,
         asked="m",
         controls=Controls(protocol=Protocol.OFF),
-        progress=TurnProgress(),
+        progress=progress or TurnProgress(),
         deadline=deadline,
     )
 

@@ -1,12 +1,12 @@
 """Passes one caller's request on to an upstream of the same wire, and its reply back, byte for byte (protocol `off`).
 
 No reply is decoded here. One in another form than was asked for, a stream for a whole one or the other way round, is
-handed back for a turn to read. A failure before the first byte is raised as a typed error; after it, it is the
-stream's last event. Across wires `off` is a turn like others (`engine.turn`).
+handed back for a turn to read, which sends nothing. A failure before the first byte is raised as a typed error; after
+it, it is the stream's last event. Across wires `off` is a turn like others (`engine.turn`).
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 
 import msgspec
@@ -22,11 +22,11 @@ from mustcall.core.errors import (
 from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.core.origin import Wire
 from mustcall.core.streams.events import Failed
-from mustcall.engine.records import TurnRecord
+from mustcall.engine.records import AttemptRecord, TurnRecord
 from mustcall.telemetry.context import TraceContext
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.http1.idle import IdleTimer
-from mustcall.upstream.retry import Answer, Clock, send_patiently
+from mustcall.upstream.retry import Answer, Clock, Retry, Tries, send_patiently
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
 from mustcall.wire.codec import ReplyStamp
 from mustcall.wire.opening import Fields
@@ -94,18 +94,32 @@ class StreamedReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OtherForm:
-    """An answer in another form than was asked for, as a transport: its first call gets the answer."""
+    """An answer in another form than was asked for, as a transport of one call."""
 
-    def __init__(self, reply: UpstreamReply, transport: Transport, adaptations: tuple[Adaptation, ...]) -> None:
+    def __init__(
+        self, reply: UpstreamReply, adaptations: tuple[Adaptation, ...], retries: tuple[Retry, ...] = ()
+    ) -> None:
         self._reply: UpstreamReply | None = reply
-        self._transport = transport
+        #: Called when the answer is given: the attempt that it is read in has begun.
+        self.taken: Callable[[], None] | None = None
         #: What was changed before it came.
         self.adaptations = adaptations
+        self._retries = retries
 
-    async def send(self, call: UpstreamCall) -> UpstreamReply:
-        """Return the answer that is here; make any further call."""
+    async def send(self, call: UpstreamCall) -> UpstreamReply:  # noqa: ARG002  the answer is here
+        """Return the answer that is here; raise `UpstreamUnavailable` for any further call."""
         reply, self._reply = self._reply, None
-        return await self._transport.send(call) if reply is None else reply
+        if reply is None:
+            raise UpstreamUnavailable("under protocol `off` no further call is made for a reply")
+        if self.taken is not None:
+            self.taken()
+        return reply
+
+    def count(self, attempts: list[AttemptRecord]) -> None:
+        """Add the transport retries before the answer to the attempt that it was read in."""
+        for attempt in attempts[:1]:
+            attempt.retries = (*self._retries, *attempt.retries)
+            attempt.sends += len(self._retries)
 
     async def close(self) -> None:
         """Free the answer if nobody has taken it."""
@@ -129,7 +143,7 @@ async def exchange(
 
     `record` takes the code of an error that the answer ends in.
     """
-    log = AdaptationLog()
+    log, tries = AdaptationLog(), Tries()
     codec = codec_for(endpoint.wire)
     call = UpstreamCall(
         url=endpoint.base_url + codec.path + (f"?{inbound.query}" if inbound.query else ""),
@@ -138,13 +152,13 @@ async def exchange(
         timeouts=endpoint.timeouts,
     )
     answer = await send_patiently(
-        transport, call, endpoint.backoff, codec.decode_error, clock=clock, deadline=deadline, log=log
+        transport, call, endpoint.backoff, codec.decode_error, clock=clock, deadline=deadline, log=log, tries=tries
     )
     passing = _Passing(inbound, log, int(clock.now()), limits, record)
     if answer.error is not None:
         return passing.error(answer, answer.error)
     if is_event_stream(answer.reply.headers) is not inbound.stream:
-        return OtherForm(answer.reply, transport, log.entries)
+        return OtherForm(answer.reply, log.entries, tries.take())
     try:
         async with asyncio.timeout(max(0.0, deadline - clock.monotonic())):
             if inbound.stream:

@@ -90,6 +90,7 @@ class EngineTurn:
                                     await attempt.end(relay, pieces)
                                     break
                         if not (relay.ended or relay.settled) and (data := relay.close()):
+                            progress.holding = progress.waiting = False
                             yield data
                     except MustcallError as error:
                         relay.fail(error)
@@ -105,6 +106,8 @@ class EngineTurn:
                 if data:
                     yield data
                 progress.holding = self._accepted is None
+                # The next attempt may wait for its first byte as the first one did.
+                progress.waiting = progress.holding and not outlet.shown
         except (MustcallError, UpstreamRefused) as error:
             progress.holding = progress.waiting = False
             if not outlet.begun:

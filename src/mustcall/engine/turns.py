@@ -251,6 +251,10 @@ class Turns:
                 return msgspec.structs.replace(passed, adaptations=(*passed.adaptations, *noted)) if noted else passed
             inbound = msgspec.structs.replace(inbound, noted=(*passed.adaptations, *inbound.noted))
             answered = passed
+            answered.taken = None if metered is None else metered.adopt
+            # `off` is one exchange: a broken reply in the other form is not asked for again, like any other.
+            once = msgspec.structs.replace(endpoint.backoff, retries=0)
+            endpoint = msgspec.structs.replace(endpoint, backoff=once)
         try:
             turn = await self.begin(
                 inbound,
@@ -269,6 +273,8 @@ class Turns:
         finally:
             if answered is not None:
                 await answered.close()
+                if progress.record is not None:
+                    answered.count(progress.record.attempts)
 
     async def begin(
         self,

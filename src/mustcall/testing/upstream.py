@@ -31,6 +31,8 @@ Script = Iterable[Answer] | Callable[[Recorded], Answer]
 """Answers in the order of the requests, or a function that makes one for each."""
 
 _PATIENCE = 60.0
+#: Steps of the loop from accepting a connection to having it.
+_ACCEPTING = 5
 
 
 class _Listener(web.Server):
@@ -194,6 +196,8 @@ class ScriptedUpstream:
         ready.set()
         await self._closing.wait()
         server.close()
+        for _ in range(_ACCEPTING):  # a connection accepted just before is made within the next steps of the loop
+            await asyncio.sleep(0)
         listener.pre_shutdown()  # idle connections first: they have nothing to finish
         await listener.shutdown(timeout=0.5)
         await server.wait_closed()

@@ -319,8 +319,9 @@ async def test_an_answer_tool_and_spent_hops(wire: str) -> None:
         assert (result.output, len(bodies)) == (OSLO, 2)
 
 
+@streaming
 @pytest.mark.parametrize("wire", ["chat", "responses"])
-async def test_the_answer_follows_the_last_hop(wire: str) -> None:
+async def test_the_answer_follows_the_last_hop(wire: str, stream: bool) -> None:
     """Rules 82, 84: with no hop left, a server that enforces a schema only without tools gets none to call.
 
     An answer that does not fit is asked for once more, and the run was not cut short.
@@ -331,13 +332,15 @@ async def test_the_answer_follows_the_last_hop(wire: str) -> None:
     told = user(wire, f"{WORDS.step_cap}\n\n{ASKED}")
     after = [*asked, *said(wire, 0, HOP), *results(wire, 0, wrapped("Sunny in Oslo")), told]
     again = [*after, user(wire, fill(WORDS.bad_answer, problem="degrees: integer, required"))]
-    expected = [ask_body(wire, asked, tools=tools)]
-    expected += [ask_body(wire, turns, tools=[], **FORMATS[wire]) for turns in (after, again)]
+    expected = [ask_body(wire, asked, tools=tools, stream=stream)]
+    expected += [ask_body(wire, turns, tools=[], stream=stream, **FORMATS[wire]) for turns in (after, again)]
     scripts: list[list[Answer]] = [[call(), GOOD], [call(), misfit, GOOD]]
     for script in scripts:
-        result, bodies, _ = await answer(wire, script, hops=1, facts=facts)
+        result, bodies, seen = await answer(wire, script, hops=1, facts=facts, stream=stream)
         assert bodies == expected[: len(script)]
         assert (result.output, result.stopped) == (OSLO, Stopped.ANSWERED)
+        heard = "".join(event.text for event in seen if isinstance(event, TextDelta))
+        assert heard == ('{"city":"Oslo","degrees":21}' if stream else "")
 
 
 async def test_an_envelope_is_never_the_answer() -> None:

@@ -208,7 +208,7 @@ def _found(file: object, ports: tuple[int, ...], *, ask: bool, yes: bool) -> tup
     if len(names) > 1:
         return None, _chosen(path, names) if ask and sys.stdin.isatty() else ""
     if file is None:
-        tell(f"using {names[0]} of {path}", err=True)
+        tell(f"using {next(iter(names))} of {path}", err=True)
     return None, ""
 
 

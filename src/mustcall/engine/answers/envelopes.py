@@ -33,6 +33,8 @@ from mustcall.policy.turn.remedy import Remedy
 
 __all__ = [
     "MalformedCall",
+    "answer_problem",
+    "answered_once",
     "bad_answer",
     "calls_at_the_end",
     "controls_before",
@@ -114,10 +116,26 @@ def controls_before(controls: Controls, profile: Profile, hops: int) -> Controls
     return controls if limits is controls.limits else msgspec.structs.replace(controls, limits=limits)
 
 
+def answered_once(controls: Controls) -> Controls:
+    """Return the controls of a turn whose answer the run itself asks for once more (rule 84)."""
+    return msgspec.structs.replace(controls, limits=msgspec.structs.replace(controls.limits, bad_answer=0))
+
+
 def validated_once(controls: Controls) -> Controls:
     """Return the controls of the one final round: whatever is wrong with its reply, it is not asked again (rule 83)."""
     none = dict.fromkeys(("text_call", "empty", "thinking_only", "bad_arguments", "unknown_tool", "bad_answer"), 0)
     return msgspec.structs.replace(controls, limits=msgspec.structs.replace(controls.limits, **none, truncated=0))
+
+
+def answer_problem(error: ModelError) -> str | None:
+    """Return what was wrong with the answer a turn failed with, None if it failed for another reason."""
+    match error:
+        case StructuredOutputError():
+            return str((error.details or {}).get("problem") or "it is no JSON")
+        case TruncatedReply():
+            return "it ended before it was complete"
+        case _:
+            return "an answer, not a tool call, was expected" if isinstance(error, _OF_CALLS) else None
 
 
 def ended_without(error: ModelError, record: TurnRecord, count: int) -> ModelError:
@@ -128,7 +146,7 @@ def ended_without(error: ModelError, record: TurnRecord, count: int) -> ModelErr
         case TextToolCallError() | PhantomCall() | UnknownToolCalled() | BadArguments():
             called = True
         case StructuredOutputError():  # the turn's own check, which knows of no round before this one
-            return bad_answer(str((error.details or {}).get("problem") or "it is no JSON"), record, count)
+            return bad_answer(str(answer_problem(error)), record, count)
         case _:
             return error
     what = "a call was made where nothing may be called" if called else "nothing was said"

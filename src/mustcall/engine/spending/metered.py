@@ -162,6 +162,12 @@ class Metered:
         self._charge = msgspec.structs.replace(charge, calls=1, estimated=charge.estimated or usage is None)
         self._record(self._charge)
 
+    def adopt(self) -> None:
+        """Count the call under way, and those passed through before it, for the attempt that its answer is read in."""
+        before = self._before
+        self._begin()
+        self._before += before
+
     async def settle_refusal(self, refusal: "_Watched") -> None:
         """Settle a call that was answered with an error, once that is read."""
         if refusal is self._watched:
@@ -262,14 +268,18 @@ class Metered:
         """Take note of the attempt that a call is made for; what is only passed through has none."""
         record = self._progress.record
         attempt = self._attempt = record.attempts[-1] if record is not None and record.attempts else None
+        if attempt is None:  # it may get one (`adopt`)
+            return
         self._before = Charge()
-        if attempt is not None and attempt.cost_usd is not None:
+        if attempt.cost_usd is not None:
             self._before = Charge(cost_usd=attempt.cost_usd, estimated=attempt.estimated)
 
     def _record(self, charge: Charge) -> None:
         """Write into the attempt's record what its calls cost."""
-        if self._attempt is not None:
-            total = self._before + charge
+        total = self._before + charge
+        if self._attempt is None:
+            self._before = total
+        else:
             self._attempt.cost_usd, self._attempt.estimated = total.cost_usd, total.estimated
 
     def _guessed(self, reply: Reply) -> Usage:

@@ -130,6 +130,8 @@ class FrontProtocol(JoiningProtocol):
         #: When what is being read began, 0 if that is not known yet, and how many bytes of it came.
         self._began = 0.0
         self._size = 0
+        #: How many of them are the head's, where that is known.
+        self._head = 0
         self._refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -167,18 +169,23 @@ class FrontProtocol(JoiningProtocol):
         """Take many bytes: headers are counted after each slice, wherever in it a head begins."""
         start, whole = 0, len(data)
         view: Any = memoryview(data)  # a slice of bytes would be a copy, and the parser takes any buffer
+        # A slice that ends with the head leaves the body to come in one piece: nobody has to join it. It is looked for
+        # once only: a flood of empty lines would be cut into very many slices.
+        end = data.find(_HEAD_END, 0, _SLICE) if self._in_head else -1
         while start < whole:
-            if self._in_head:
-                # A slice that ends with the head leaves the body to come in one piece: nobody has to join it.
-                end = data.find(_HEAD_END, start, start + _SLICE)
-                size = _SLICE if end < 0 else end + len(_HEAD_END) - start
-            else:
+            if not self._in_head:
                 # No head can begin before the body has ended: all of it may be taken at once.
-                size = max(_SLICE, declared_size(self.headers) - self._size)
+                size = max(_SLICE, declared_size(self.headers) - (self._size - self._head))
+            elif start == 0 and end >= 0:
+                size = end + len(_HEAD_END)
+            else:
+                size = _SLICE
             piece = view[start : start + size]
-            start += size
             self._size += len(piece)
             _take(self, piece)
+            if start == 0 and end >= 0 and not self._in_head:
+                self._head = self._size
+            start += size
             if self._size or len(self.headers) > self.front.limits.header_count:
                 self._check_begun()
             if self._refused or self.transport.is_closing():
@@ -212,7 +219,7 @@ class FrontProtocol(JoiningProtocol):
         _take_end(self)
         self._in_head = True
         self._began = 0.0
-        self._size = 0
+        self._size = self._head = 0
 
     def _end_parsing(self, reason: str) -> NoReturn:
         """Refuse a head; the parser makes its own error of what is raised, and that is not answered again."""

@@ -7,6 +7,7 @@ goes away ends the work for it.
 import asyncio
 import os
 from collections.abc import Awaitable, Iterable, Mapping, MutableMapping, Sequence
+from contextvars import Context
 from typing import Any
 
 from mustcall.core.adaptation import Adaptation, AdaptationLog
@@ -190,9 +191,11 @@ class DisconnectWatches:
     request would cost more than all else that is done here.
     """
 
-    __slots__ = ("_loop", "_waiting")
+    __slots__ = ("_context", "_loop", "_waiting")
 
     def __init__(self) -> None:
+        #: The timer runs in none of the requests' contexts: it would keep what is in there.
+        self._context = Context()
         #: Whose timer runs; None while there is none.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[_Watch, None] = {}
@@ -203,7 +206,7 @@ class DisconnectWatches:
         if self._loop is not loop:
             self._loop = loop
             self._waiting = {}  # what another loop left behind ended with it
-            loop.call_at(watch.due, self._look, loop)
+            loop.call_at(watch.due, self._look, loop, context=self._context)
         self._waiting[watch] = None
 
     def end(self, watch: _Watch) -> None:
@@ -218,7 +221,7 @@ class DisconnectWatches:
         waiting, now = self._waiting, loop.time() + _NEAR
         for watch in tuple(waiting):
             if watch.due > now:
-                loop.call_at(watch.due, self._look, loop)
+                loop.call_at(watch.due, self._look, loop, context=self._context)
                 return
             del waiting[watch]
             watch.begin()

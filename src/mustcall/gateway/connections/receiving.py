@@ -48,7 +48,7 @@ async def read_body(receive: Receive, declared: str, settings: Settings, held: H
     # A body that does not begin is noticed where connections are watched: a timer here would cost every request.
     first = await receive()
     if first["type"] == "http.request" and not first.get("more_body"):
-        body: bytes = first.get("body", b"")
+        body = bytes(first.get("body", b""))  # some servers hand over a bytearray; `bytes` of bytes is no copy
         held.take(len(body))
         if len(body) > limit:
             raise _too_large(limit)
@@ -67,7 +67,7 @@ async def _rest_of_body(
     while True:
         if message["type"] == "http.disconnect":
             raise Gone
-        piece = message.get("body", b"")
+        piece = bytes(message.get("body", b""))
         size += len(piece)
         held.take(len(piece))
         pieces.append(piece)

@@ -1,12 +1,14 @@
 """What a step of a run asks of its model: messages, tools, what is demanded, and how the last step differs.
 
-It reads where the run stands (`running.state`) and sends nothing. What comes of a request is the loop's.
+It reads where the run stands (`running.state`) and sends nothing. What comes of a request is the loop's; here is only
+whether a structured answer is asked for again.
 """
 
 from typing import Any
 
 import msgspec
 
+from mustcall.core.errors import ModelError
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
 from mustcall.core.request import Request
@@ -16,12 +18,20 @@ from mustcall.engine.agent.prompts import latest_only, question_only, text_messa
 from mustcall.engine.agent.running.plan import StepRequest
 from mustcall.engine.agent.running.state import RunState
 from mustcall.engine.answers.answering import Way
-from mustcall.engine.answers.envelopes import controls_before, validated_once
+from mustcall.engine.answers.envelopes import (
+    answer_problem,
+    answered_once,
+    calls_at_the_end,
+    controls_before,
+    ended_without,
+    validated_once,
+)
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.ordering import missing_steps
 from mustcall.engine.tooling.roster import Roster
 from mustcall.policy.facts.controls import Controls, OnUnmet
 from mustcall.policy.facts.profile import Profile
+from mustcall.policy.facts.wording import fill
 from mustcall.policy.history.compaction import compact
 from mustcall.policy.words.grounding import latest_input
 
@@ -101,9 +111,10 @@ class AskingRun(RunState):
             return StepRequest(question_only(request), bare, capped=True)
         capped = self._number >= plan.max_steps or 0 < controls.step_cap <= rounds
         answering = plan.answering
-        last = capped or self._closing or self._reminder is not None
-        due = not last and self._is_answer_due(roster, profile)
-        last = last or due
+        again = self._reminder is not None
+        last = capped or self._closing
+        due = (again or not last) and self._is_answer_due(roster, profile)
+        last = last or again or due
         told = self._reminder or self._notice
         if told is not None:
             request = request.evolve(messages=(*request.messages, text_message(Role.USER, told)))
@@ -118,13 +129,13 @@ class AskingRun(RunState):
             return StepRequest(request, msgspec.structs.replace(controls, step_cap=0))
         controls = msgspec.structs.replace(controls, force_tools=False, step_cap=latest_input(request).rounds)
         if answering is not None:  # the one final round is validated once (rule 83)
-            controls = controls if due else validated_once(controls)
+            controls = answered_once(controls) if due and not again else validated_once(controls)
             way, notice = answering.way(profile), plan.wording.step_cap
             if due and way is Way.TOOL:
                 # The schema went with the tool, and a server that enforces one does not show it to the model.
                 notice = f"{notice}\n\n{answering.in_words(plan.wording)}"
             if due or way is Way.LAST:
-                return StepRequest(self._without_tools(request, notice), controls, capped=True, due=due)
+                return StepRequest(self._without_tools(request, notice, due=due), controls, capped=True, due=due)
         if plan.small and answering is None and (controls.step_cap or self._reminder is not None):
             # What is in sight is called, `none` or not.
             request = latest_only(request) if self._reminder is None else request
@@ -144,11 +155,35 @@ class AskingRun(RunState):
             return False
         return answering.enforced_alone(profile)
 
-    def _without_tools(self, request: Request, notice: str) -> Request:
-        """Return the last request where tools are in the way of the answer."""
-        messages = request.messages
+    def _times_asked(self, asked: StepRequest) -> int:
+        """Return how often the answer was asked for, this round's attempts included (rule 91)."""
+        rounds = 1 if self._reminder is None else 2
+        return sum(len(step.attempts) for step in self._steps[-rounds:]) if asked.due else rounds
+
+    def _is_asked_again(self, error: ModelError, asked: StepRequest) -> bool:
+        """Tell whether the answer that a turn failed with is asked for once more, and take note of it (rule 84)."""
+        problem = answer_problem(error) if asked.due and self._reminder is None else None
+        if problem is None:
+            return False
+        self._calls += calls_at_the_end(error, self._steps[-1], self._plan.wording, self._number)
+        self._reminder, self._saying = fill(self._plan.wording.bad_answer, problem=problem), []
+        return True
+
+    def _ended(self, error: ModelError, asked: StepRequest) -> ModelError:
+        """Return what a turn's failure is to the run; what the one final round called is kept (rules 83, 89)."""
+        if not asked.capped or self._plan.answering is None:
+            return error
+        record, wording = self._steps[-1], self._plan.wording
+        self._calls += calls_at_the_end(error, record, wording, self._number)
+        return ended_without(error, record, self._times_asked(asked))
+
+    def _without_tools(self, request: Request, notice: str, *, due: bool = False) -> Request:
+        """Return the last request where tools are in the way of the answer; a reminder follows the notice."""
+        messages, told = request.messages, text_message(Role.USER, notice)
         if self._reminder is None:
-            messages = (*messages, text_message(Role.USER, notice))
+            messages = (*messages, told)
+        elif due:
+            messages = (*messages[:-1], told, messages[-1])
         return request.evolve(messages=messages, tools=(), parallel_tool_calls=None)
 
     def _sent(self, kept: int = 0) -> tuple[Message, ...]:

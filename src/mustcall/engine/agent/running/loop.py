@@ -45,8 +45,6 @@ from mustcall.engine.answers.answering import BadAnswer
 from mustcall.engine.answers.envelopes import (
     MalformedCall,
     bad_answer,
-    calls_at_the_end,
-    ended_without,
     ignored_calls,
     malformed_call,
     mended_calls,
@@ -144,6 +142,10 @@ class AgentRun(AskingRun):
             if self._plainly or (self._compares and self._missing(roster) is None):
                 told = instead_of_failure(error, self._calls, plan.wording)
                 await self._answer_without(told, roster, asked, emit)
+                return
+            if self._is_asked_again(error, asked):
+                await self._pay_for_mended(emit)
+                await self._tell(StepFinished(self._steps[-1], self._number, self._steps[-1].usage or Usage()), emit)
                 return
             malformed = malformed_call(error, self._steps[-1], plan.wording) if self._steps else None
             if plan.answering is None or malformed is None or not roster.tools or asked.capped:
@@ -297,14 +299,6 @@ class AgentRun(AskingRun):
         self._calls.append(record)
         await self._tell(CallFinished(record.call, record.result, ok=False, seconds=0.0, status=record.status), emit)
 
-    def _ended(self, error: ModelError, asked: StepRequest) -> ModelError:
-        """Return what a turn's failure is to the run; what the one final round called is kept (rules 83, 89)."""
-        if not asked.capped or self._plan.answering is None:
-            return error
-        record, wording = self._steps[-1], self._plan.wording
-        self._calls += calls_at_the_end(error, record, wording, self._number)
-        return ended_without(error, record, 1 if self._reminder is None else 2)
-
     def _answers(self, reply: Reply, roster: Roster, asked: StepRequest) -> bool:
         """Tell whether a reply without calls is the answer; take note of what is wrong with one that is not.
 
@@ -329,8 +323,7 @@ class AgentRun(AskingRun):
             self._output = answering.read(text_of(reply), roster.offers)
         except BadAnswer as bad:
             if (asked.capped and not asked.due) or self._reminder is not None:
-                count = 1 if self._reminder is None else 2
-                raise bad_answer(str(bad), self._steps[-1], count) from None
+                raise bad_answer(str(bad), self._steps[-1], self._times_asked(asked)) from None
             self._reminder = fill(plan.wording.bad_answer, problem=str(bad))
             self._saying = []
             return False
