@@ -126,7 +126,7 @@ _OCCASIONS = {
     "continue_turn": "the history ends on an assistant turn that the model cannot continue",
     "empty_user": "in place of a user turn without content, which upstreams refuse",
     "no_result": "as the error result of a call that has none in the history",
-    "step_cap": "the step cap is reached",
+    "step_cap": "the step cap is reached, or results are told in plain words because a call came under `none`",
     "plan": "two models: in the planner's instructions",
     "plan_into_calls": "two models: in the instructions of the one that calls",
     "plan_result": "two models: a result, as the planner reads it",

@@ -36,6 +36,9 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
     measured: int = 0
     #: The number that was measured, where the cell is about one: the tokens of a context.
     value: int | None = None
+    #: Whether a reply told the owner of a failure, or the cell was tried in other ways to find it. Where neither was
+    #: done, a run that goes on does it.
+    explained: bool = False
 
 
 class ProbeSpending(msgspec.Struct, frozen=True, kw_only=True):

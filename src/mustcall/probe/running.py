@@ -71,9 +71,10 @@ class _Tally:
         self.findings: list[CellFinding] = [] if before is None else _findings(before, cell.duty)
         self.whole: CellFinding | None = None
         self.unreasoned: CellFinding | None = None
-        self.explained = False
+        self.explained = before is not None and before.explained
         #: What an earlier run settled, with the owner that it found.
-        self._settled = before if before is not None and cell.script is not None and self.is_done else None
+        settled = cell.script is not None and self.is_done and not self.is_open
+        self._settled = before if settled else None
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -86,6 +87,13 @@ class _Tally:
     @property
     def fails(self) -> bool:
         return any(outcome in (Outcome.NOT_DONE, Outcome.CRASHED, Outcome.REFUSED) for outcome in self.outcomes)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it failed and no reply told the owner, so that it has to be tried in other ways."""
+        if self.explained or not (self.is_done and self.fails) or not (self.cell.streams or self.cell.reasons):
+            return False
+        return not any(finding.owner for finding in self.findings)
 
     def result(self) -> CellResult:
         if self._settled is not None:
@@ -113,6 +121,7 @@ class _Tally:
             held=share.hits,
             measured=share.of,
             value=next((finding.value for finding in self.findings if finding.value is not None), None),
+            explained=self.explained or any(finding.owner for finding in self.findings),
         )
 
 
@@ -176,6 +185,10 @@ class Prober:
         """Try the cells in turns until each is settled or the plan is used up."""
         self.partial = "stopped before all cells were measured"
         try:
+            for tally in self._tallies:
+                if tally.is_open:  # an earlier run stopped before that
+                    await self._explain(tally)
+                    yield tally.result()
             while open_cells := [tally for tally in self._tallies if not tally.is_done]:
                 for tally in open_cells:
                     tally.findings.append(await self._try(tally.cell, len(tally.findings), lambda request: request))
@@ -193,9 +206,8 @@ class Prober:
 
     async def _explain(self, tally: _Tally) -> None:
         """Try a cell that fails once more, whole and without reasoning, to find whose fault it is."""
-        if tally.explained or any(finding.owner for finding in tally.findings):
+        if not tally.is_open:
             return
-        tally.explained = True
         cell = tally.cell
         number = next(
             place for place, outcome in enumerate(tally.outcomes) if outcome not in (Outcome.HELD, Outcome.UNMEASURED)
@@ -204,6 +216,7 @@ class Prober:
             tally.whole = await self._try(cell, number, _whole)
         if cell.reasons and self.request_budget.left > 0:
             tally.unreasoned = await self._try(cell, number, _unreasoned)
+        tally.explained = True
 
     async def _try(self, cell: Cell, number: int, change: Callable[[Request], Request]) -> CellFinding:
         """Make one try of a cell."""
