@@ -95,8 +95,9 @@ def test_pieces_end_behind_events(parts: list[bytes]) -> None:
 
 @pytest.mark.parametrize("event", [b"data: %s\n\n", b"event: x\ndata: %s\n\n", b"data: %s\r\n\r\n"])
 def test_usual_events_are_read_at_once_and_tiny_ones_in_turns(event: bytes) -> None:
-    """Rule 68: a piece holds a hundred kilobytes of usual events, but only a few hundred of the smallest ones."""
-    usual = event % (b"x" * 400) * 240
+    """Rule 68: a piece holds all the usual events of fifty kilobytes, but only a few hundred of the smallest ones."""
+    usual = event % (b"x" * 400) * 120
+    assert len(usual) > 48_000
     assert list(cut(usual)) == [usual]
     tiny = list(cut(event % b"{}" * 20_000))
     assert len(tiny) > 20
