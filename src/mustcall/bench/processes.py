@@ -64,8 +64,9 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-#: A call of a megabyte in deltas of four characters is 90 MB on its wire, which is more than a model ever writes.
-_LONG_REPLIES = {"MUSTCALL_LIMITS_REPLY_BYTES": str(256 * 1024 * 1024)}
+#: A call of a megabyte in deltas of four characters is 90 MB on its wire, which is more than a model ever writes. What
+#: is measured is not written into the ledger of whoever runs it; a flag of a variant stands over this.
+_OWN_SETTINGS = {"MUSTCALL_LIMITS_REPLY_BYTES": str(256 * 1024 * 1024), "MUSTCALL_LEDGER": "off"}
 
 
 def _environment(source: Path) -> dict[str, str]:
@@ -78,7 +79,7 @@ def _environment(source: Path) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.lower().endswith("_proxy") and not name.startswith("MUSTCALL_")
     }
-    return kept | {"PYTHONPATH": str(source.resolve()), **_LONG_REPLIES}
+    return kept | {"PYTHONPATH": str(source.resolve()), **_OWN_SETTINGS}
 
 
 @cache
