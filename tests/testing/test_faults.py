@@ -45,6 +45,7 @@ def test_hang_before_the_headers() -> None:
     with ScriptedUpstream([Hang(TURN)]) as upstream:
         with ask(upstream, timeout=0.05) as connection, pytest.raises(TimeoutError):
             connection.getresponse()
+        upstream.wait_for_requests(1)
         [recorded] = upstream.wait_until_done()
         upstream.wait_for_connections(0)
     assert recorded.disconnected
@@ -136,6 +137,7 @@ def test_delay_comes_first_and_wraps_faults() -> None:
     with ScriptedUpstream([Delayed(TURN, 60), Delayed(Cut(Fail(500, "x" * 99), after=7), 0.01)]) as upstream:
         with ask(upstream, timeout=0.01) as connection, pytest.raises(TimeoutError):
             connection.getresponse()
+        upstream.wait_for_requests(1)
         with ask(upstream) as connection, pytest.raises(http.client.IncompleteRead) as caught:
             connection.getresponse().read()
         first, second = upstream.wait_until_done()

@@ -262,6 +262,28 @@ def test_large_bodies_are_taken() -> None:
     assert len(upstream.requests[0].raw) > 5_000_000
 
 
+def test_a_client_that_leaves_at_once_is_recorded() -> None:
+    """A request that was sent whole is recorded, also when its client left before the upstream read any of it."""
+    left = threading.Event()
+
+    def hold(recorded: Recorded) -> Turn:
+        if not recorded.number:
+            left.wait(60)  # the upstream's loop stands still, as on a busy machine
+        return Turn(Say("ok"))
+
+    with ScriptedUpstream(hold) as upstream:
+        body = json.dumps(HI).encode()
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(body)
+        with socket.create_connection(("127.0.0.1", upstream.port)) as first:
+            first.sendall(head + body)
+            upstream.wait_for_requests(1)
+            with socket.create_connection(("127.0.0.1", upstream.port)) as second:
+                second.sendall(head + body)
+            left.set()
+            assert [one.body for one in upstream.wait_for_requests(2)] == [HI, HI]
+    assert upstream.open_connections == 0
+
+
 def test_waiting_gives_up_with_a_reason() -> None:
     """A wait that is not met says what it waited for."""
     with ScriptedUpstream() as upstream, pytest.raises(TimeoutError, match="2 requests"):
