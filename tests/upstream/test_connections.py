@@ -42,11 +42,8 @@ async def answer_next(server: Serving) -> bytes:
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
-async def test_end_of_a_resting_connection_is_seen_at_once(
-    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
-    """A connection that has rested is asked whether it is open: one that ended a moment ago costs nothing."""
-    monkeypatch.setattr(connection_module, "_FRESH", 0.0)
+async def test_end_of_a_resting_connection_is_seen_at_once(transport: HttpTransport, how: str) -> None:
+    """A connection is asked whether it is open before it is used again: one that ended a moment ago costs nothing."""
     async with serving() as server:
         getattr(await kept(transport, server), how)()
         exchange = asyncio.create_task(answer_next(server))
@@ -63,6 +60,42 @@ async def test_end_that_the_loop_has_seen(transport: HttpTransport) -> None:
         exchange = asyncio.create_task(answer_next(server))
         assert await read_all(transport, call_to(server.url)) == (200, b"ok")
         await exchange
+
+
+@pytest.mark.parametrize("seen", ["resting", "asked", "used"])
+async def test_an_origin_that_keeps_no_connection(
+    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, seen: str
+) -> None:
+    """Where the peer ends a connection soon after its answer, none is kept for a while; then again."""
+    monkeypatch.setattr(pool, "_SOON", 60.0)  # on a busy machine it is not as soon
+    async with serving() as server:
+        served = await kept(transport, server)
+        if seen == "used":
+            exchange = asyncio.create_task(failure_of(transport, call_to(server.url)))
+            await served.heard()
+            served.close()
+            await exchange
+        else:
+            served.close()
+            if seen == "resting":
+                await asyncio.sleep(0.01)
+        second = await kept(transport, server)
+        assert transport.open_connections == 0
+        assert await second.heard() == b""  # the client left it
+        for origin in transport._pool._origins.values():  # noqa: SLF001  a minute later
+            origin._distrusted = 0.0  # noqa: SLF001
+        await kept(transport, server)
+        assert transport.resting_connections == 1
+
+
+async def test_a_late_end_is_no_reason_to_keep_none(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that its peer ends after it rested for a while was kept, as it should be."""
+    monkeypatch.setattr(pool, "_SOON", 0.0)
+    async with serving() as server:
+        (await kept(transport, server)).close()
+        await asyncio.sleep(0.01)
+        await kept(transport, server)
+        assert transport.resting_connections == 1
 
 
 async def test_ended_connections_are_not_collected(transport: HttpTransport) -> None:

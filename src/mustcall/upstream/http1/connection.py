@@ -27,9 +27,6 @@ _JOINED = 64 * 1024
 _SLICE = 256 * 1024
 _BURST = 1024 * 1024
 
-#: A connection that was used a moment ago is not asked whether it is still open: the loop would have noticed.
-_FRESH = 1.0
-
 #: How much too early, in seconds, a loop may call back.
 _EARLY = 0.001
 
@@ -133,15 +130,18 @@ class Connection(AnswerReader, asyncio.Protocol):
             self._set_timer(deadline)
         return True
 
+    @property
+    def rested(self) -> float:
+        """For how many seconds the connection has rested, or since when it last did."""
+        return self.loop.time() - self._since
+
     def is_stale(self) -> bool:
         """Whether a resting connection was ended by its peer, also if the loop has not noticed yet."""
         transport = self._transport
         if transport is None or self.phase is not _IDLE or transport.is_closing():
             return True
-        if self.loop.time() - self._since < _FRESH:
-            return False
         sock = transport.get_extra_info("socket")
-        return sock is None or _is_readable(sock.fileno())  # nothing is asked for, so all that can come is the end
+        return sock is not None and _is_readable(sock.fileno())  # nothing is asked for, so all that can come is the end
 
     def abort(self) -> None:
         """End the connection now; an exchange under way is cut off."""

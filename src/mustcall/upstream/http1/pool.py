@@ -1,8 +1,9 @@
 """Keeps connections for the next exchange with the same origin, the most recently used first.
 
-A connection rests for at most half a minute, and is dropped as soon as its peer closes it. One that has rested for a
-second or more is asked whether it is still open before anything is written to it, so that a request does not run into
-a connection that an upstream has just given up.
+A connection rests for at most half a minute, and is dropped as soon as its peer closes it. It is asked whether it is
+still open before anything is written to it: llama.cpp's server closes connections after each stream although it offers
+to keep them, and a request that follows at once would run into that. Where an origin closes its connections that soon,
+none is kept for a minute, since the end of the next may come just after it was asked.
 """
 
 import asyncio
@@ -15,15 +16,21 @@ from mustcall.upstream.http1.dialling import Dialler, DialTarget
 __all__ = ["Pool", "PooledOrigin"]
 
 _KEEP_ALIVE = 30.0
+#: An origin that ends a connection within so many seconds of an answer does not keep connections,
+_SOON = 1.0
+#: and is not believed to for so many seconds.
+_DISTRUST = 60.0
 
 
 class PooledOrigin:
     """One host, port and scheme, the proxy on the way to it, and the connections that rest."""
 
-    __slots__ = ("_resting", "_slots", "resolver", "to")
+    __slots__ = ("_distrusted", "_loop", "_resting", "_slots", "resolver", "to")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, to: DialTarget, slots: asyncio.Semaphore | None) -> None:
+        self._loop = loop
         self._slots = slots
+        self._distrusted = 0.0
         self.to = to
         self.resolver = to.resolver(loop)
         self._resting: dict[Connection, None] = {}
@@ -40,12 +47,20 @@ class PooledOrigin:
             connection, _ = resting.popitem()
             if not connection.is_stale():
                 return connection
+            self.note_end(connection)
             connection.abort()
         return None
 
+    def note_end(self, connection: Connection) -> None:
+        """Take note that the peer ended a connection that rested, or that was used again without an answer."""
+        if connection.rested < _SOON:
+            self._distrusted = self._loop.time() + _DISTRUST
+
     def give(self, connection: Connection) -> None:
         """End an exchange: keep its connection for the next if it has come to a clean end, close it otherwise."""
-        if connection.rest(_KEEP_ALIVE):
+        if self._loop.time() < self._distrusted:
+            connection.abort()
+        elif connection.rest(_KEEP_ALIVE):
             self._resting[connection] = None
         self.leave()
 
@@ -61,7 +76,8 @@ class PooledOrigin:
 
     def forget(self, connection: Connection) -> None:
         """Drop a connection that has ended."""
-        self._resting.pop(connection, None)
+        if self._resting.pop(connection, self) is None:
+            self.note_end(connection)
 
 
 class Pool:
