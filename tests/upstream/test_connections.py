@@ -7,7 +7,6 @@ import pytest
 
 from mustcall.core.errors import UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
 from mustcall.upstream.http import HttpReply, HttpTransport
-from mustcall.upstream.http1 import connection as connection_module
 from mustcall.upstream.http1 import pool
 from mustcall.upstream.http1.connection import HIGH_WATER
 from mustcall.upstream.seam import UpstreamCall
@@ -66,7 +65,7 @@ async def test_end_that_the_loop_has_seen(transport: HttpTransport) -> None:
 async def test_an_origin_that_keeps_no_connection(
     transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, seen: str
 ) -> None:
-    """Where the peer ends a connection soon after its answer, none is kept for a while; then again."""
+    """Where the peer ends a connection soon after its answer, none is kept for a while."""
     monkeypatch.setattr(pool, "_SOON", 60.0)  # on a busy machine it is not as soon
     async with serving() as server:
         served = await kept(transport, server)
@@ -82,15 +81,14 @@ async def test_an_origin_that_keeps_no_connection(
         second = await kept(transport, server)
         assert transport.open_connections == 0
         assert await second.heard() == b""  # the client left it
-        for origin in transport._pool._origins.values():  # noqa: SLF001  a minute later
-            origin._distrusted = 0.0  # noqa: SLF001
-        await kept(transport, server)
-        assert transport.resting_connections == 1
 
 
-async def test_a_late_end_is_no_reason_to_keep_none(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that its peer ends after it rested for a while was kept, as it should be."""
-    monkeypatch.setattr(pool, "_SOON", 0.0)
+@pytest.mark.parametrize("limit", ["_SOON", "_DISTRUST"])
+async def test_connections_are_kept_again(
+    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """A connection that ends after a longer rest was kept, as it should be; a minute after one that was not, too."""
+    monkeypatch.setattr(pool, limit, 0.0)
     async with serving() as server:
         (await kept(transport, server)).close()
         await asyncio.sleep(0.01)
