@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
@@ -324,17 +325,19 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
-def old() -> Iterator[str]:
-    """Yield the pages that are not as they would be written."""
+def old() -> Iterator[tuple[str, str]]:
+    """Yield the pages that are not as they would be written, each with what would change."""
     for name, write in PAGES.items():
         path = DOCS / name
-        if not path.is_file() or path.read_text(encoding="utf-8") != write():
-            yield name
+        there, anew = path.read_text(encoding="utf-8") if path.is_file() else "", write()
+        if there != anew:
+            lines = unified_diff(there.splitlines(), anew.splitlines(), f"docs/{name}", "written anew", lineterm="", n=0)
+            yield name, "\n".join(lines)
 
 
 if __name__ == "__main__":
     stale = list(old())
     if "--check" in sys.argv:
-        sys.exit(f"{', '.join(stale)}: old; run make docs" if stale else 0)
-    for page_name in stale:
+        sys.exit("\n".join([*(change for _, change in stale), "old; run make docs"]) if stale else 0)
+    for page_name, _ in stale:
         (DOCS / page_name).write_text(PAGES[page_name](), encoding="utf-8")
