@@ -9,7 +9,9 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from unittest.mock import Mock
 
+import httpx
 import msgspec
+import openai
 import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -17,10 +19,12 @@ from uvicorn.server import ServerState
 
 from mustcall.core.errors import ForeignOrigin
 from mustcall.core.limits import DEFAULTS, GatewayLimits
+from mustcall.gateway.app import Gateway
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.connections import connection_limits
 from mustcall.gateway.connections.connection_limits import Front, FrontProtocol, RareLog
 from mustcall.gateway.connections.hosts import allowed_hosts, check_host
+from mustcall.gateway.process.server import server_config
 from mustcall.testing import Say, ScriptedUpstream, Turn
 from mustcall.testing.gateway import RunningGateway
 
@@ -36,6 +40,14 @@ def _gateway(**limits: object) -> Generator[tuple[str, int]]:
         with RunningGateway(settings=settings) as gateway:
             host, _, port = gateway.url.removeprefix("http://").partition(":")
             yield host, int(port)
+
+
+def test_idle_connections_are_closed_by_clients_first() -> None:
+    """A connection that both ends give up at the same time ends under a request: ours are kept for longer."""
+    settings = settings_from_flags("chat=http://127.0.0.1:9/v1")
+    ours = server_config(Gateway(settings), settings.server).timeout_keep_alive
+    theirs = httpx.Limits().keepalive_expiry, openai.DEFAULT_CONNECTION_LIMITS.keepalive_expiry
+    assert all(seconds is not None and ours > max(seconds, 60) for seconds in theirs)
 
 
 def _status(connection: socket.socket) -> int:

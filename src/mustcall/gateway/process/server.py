@@ -22,7 +22,9 @@ from mustcall.telemetry.console import request_log, tell
 
 __all__ = ["bind", "say_stopping", "serve", "server_config"]
 
-#: How warnings look on the operator's terminal.
+#: Seconds for which a connection is kept without a request. Longer than clients keep theirs (httpx 5 s, most load
+#: balancers 60 s): who closes first must be the client, or its next request runs into the end of the connection.
+_IDLE = 75
 
 
 def say_stopping(running: int, server: ServerSettings) -> None:
@@ -106,6 +108,7 @@ def server_config(gateway: Gateway, server: ServerSettings) -> uvicorn.Config:
         date_header=False,
         log_config=None,
         timeout_graceful_shutdown=_grace(server),
+        timeout_keep_alive=_IDLE,
         backlog=2048,
     )
 
