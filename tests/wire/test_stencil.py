@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from mustcall.wire import delta_template
 from mustcall.wire.delta_template import DeltaTemplate
 
 Shape = Callable[[str, int], bytes]
@@ -88,6 +89,24 @@ def test_a_run_is_what_its_deltas_say(shape: Shape, texts: list[str], before: bo
     else:
         assume(any(not text.isascii() for text in texts))
         pytest.fail("a run of regular deltas was not read")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@given(data=st.data())
+def test_one_delta_is_read_as_a_run_of_one(shape: Shape, data: st.DataObject) -> None:
+    """A short block is first taken for one delta: whatever of it is changed, it is read as any block would be."""
+    stencil = DeltaTemplate.of(shape("sample text", 7), "sample text", read)
+    assert stencil is not None
+    words = st.text(st.sampled_from('ab \\"é\n\0'), max_size=6)
+    whole = shape(data.draw(words), data.draw(st.integers(0, 30)))
+    place = data.draw(st.integers(0, len(whole)))
+    put = data.draw(st.sampled_from([b"", b"0", b'"', b"\\", b"x", b"\n", b"\n\n", whole]))
+    changed = whole[:place] + put + whole[place + data.draw(st.integers(0, 2)) :]
+    for given_block in (whole, changed):
+        with pytest.MonkeyPatch.context() as patched:
+            quick = stencil.run(given_block, 0)
+            patched.setattr(delta_template, "_SHORT", 0)
+            assert quick == stencil.run(given_block, 0)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -10,6 +10,7 @@ byte of an answer came. docs/decisions/http-client.md says why.
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncGenerator, Mapping
 from time import thread_time
 from typing import NamedTuple, NoReturn
@@ -132,36 +133,19 @@ class HttpReply:
 
         With `most` do as `in_turns` does, without the cost of one generator within another: most streams come this way.
         """
-        left = most or 0
+        left = math.inf if most is None else most
         idle = self._call.timeouts.idle
         connection = self._connection
-        while connection is not None:
-            if connection.pieces:
-                piece = connection.take()
-                last = connection.phase is _DONE
-                if last:
+        if connection is None:
+            return
+        pieces = connection.pieces
+        while True:
+            while not pieces:
+                phase = connection.phase
+                if phase is _DONE:
                     self._release()
-                if most is not None:
-                    left -= len(piece)
-                    if left < 0:
-                        self._release()
-                        raise failures.answer_too_large(most)
-                if most is None or len(piece) <= SHORT:
-                    yield piece
-                else:
-                    began = thread_time()
-                    for part in cut(piece):
-                        yield part
-                        began = await take_turns(began)
-                if last:
                     return
-                if self._connection is None:
-                    raise failures.closed_early(self._call)  # by our own `close`
-            elif connection.phase is _DONE:
-                self._release()
-                return
-            else:
-                if connection.phase is _BROKEN:
+                if phase is _BROKEN:
                     self._fail(connection)
                 try:
                     await connection.wait(idle)
@@ -170,6 +154,26 @@ class HttpReply:
                     raise
                 if self._connection is None:  # given back by `close` while this waited: what comes now is another's
                     raise failures.closed_early(self._call)
+            piece = connection.take()
+            last = connection.phase is _DONE
+            if last:
+                self._release()
+            size = len(piece)
+            left -= size
+            if left < 0:
+                self._release()
+                raise failures.answer_too_large(most or 0)
+            if size <= SHORT or most is None:
+                yield piece
+            else:
+                began = thread_time()
+                for part in cut(piece):
+                    yield part
+                    began = await take_turns(began)
+            if last:
+                return
+            if self._connection is None:
+                raise failures.closed_early(self._call)  # by our own `close`
 
     def _fail(self, connection: Connection) -> NoReturn:
         """Raise what the end of a broken connection means."""

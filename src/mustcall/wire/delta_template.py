@@ -18,17 +18,20 @@ __all__ = ["DeltaTemplate"]
 _BORDER = b"\n\n"
 _PROBE = "a b-c"
 _ANCHOR = 12
+#: Bytes up to which what is in the holes of a block is first taken for that of one delta.
+_SHORT = 256
 _NUMBER = re.compile(rb'"sequence_number": ?(?=(\d+)[,}])')
 _PADDING = re.compile(rb'"obfuscation": ?"(?=([A-Za-z0-9]*)")')
 _NUMBERS = re.compile(rb"(?:(?:0|[1-9][0-9]*)\0)*")
 _QUOTE, _BACKSLASH = b'"\\'
+_ZERO = b"0"[0]
 _string = msgspec.json.Decoder(str)
 
 
 class DeltaTemplate:
     """What a text delta looks like in one stream: fixed bytes with holes for number, text and padding."""
 
-    __slots__ = ("_after", "_anchor", "_before", "_end", "_head", "_lead", "_plain", "_tail")
+    __slots__ = ("_after", "_anchor", "_before", "_end", "_fixed", "_head", "_lead", "_plain", "_tail")
 
     def __init__(self, head: bytes, before: bytes | None, after: bytes | None, tail: bytes) -> None:
         """Take the fixed bytes: up to the first hole, from number to text, from text to padding, up to the end."""
@@ -37,6 +40,8 @@ class DeltaTemplate:
         self._before = before
         self._after = after
         self._tail = tail
+        #: Bytes before the first hole and after the last.
+        self._fixed = len(head) + len(tail)
         #: Whether the text is the only hole.
         self._plain = before is None and after is None
         #: What stands between the last hole of a delta and the anchor of the next one.
@@ -75,6 +80,10 @@ class DeltaTemplate:
         head, end = self._head, self._end
         if not block.startswith(head, start):
             return None
+        if not start and 0 <= len(block) - self._fixed < _SHORT and block.endswith(self._tail):
+            only = self._only(block)
+            if only is not None:
+                return only, len(block)
         start += len(head)
         rest = block[start:]
         parts = rest.split(self._anchor)
@@ -93,6 +102,23 @@ class DeltaTemplate:
             return None
         text = _joined(inner, holes) if self._plain else self._filled(inner)
         return None if text is None else (text, start + size + _ANCHOR * (len(parts) - 1) - len(self._lead))
+
+    def _only(self, block: bytes) -> str | None:
+        """Return the text of a block that is one delta without escapes; None where that cannot be told so easily."""
+        text = block[len(self._head) : len(block) - len(self._tail)]
+        if not self._plain:
+            if self._before is not None:
+                number, mark, text = text.partition(self._before)
+                if not mark or not number.isdigit() or (number[0] == _ZERO and len(number) > 1):
+                    return None
+            if self._after is not None:
+                text, mark, padding = text.partition(self._after)
+                if not mark or (padding and not padding.isalnum()):
+                    return None
+        if _QUOTE in text or _BACKSLASH in text or not text.isascii():
+            return None
+        said = text.decode()
+        return said if said.isprintable() else None
 
     def _first_run(self, parts: list[bytes]) -> list[bytes]:
         """Return the parts up to the first that is no delta of this form, or is followed by another event."""

@@ -39,7 +39,19 @@ _BLANKS = " \t\r\n"
 class Lines:
     """Whether only blanks precede on the current line, whether the reply has only just begun, and what is quoted."""
 
-    __slots__ = ("_before", "_code", "_head", "_indent", "_last", "_lead", "_prior", "_written", "blank", "fresh")
+    __slots__ = (
+        "_before",
+        "_code",
+        "_head",
+        "_indent",
+        "_last",
+        "_lead",
+        "_prior",
+        "_within",
+        "_written",
+        "blank",
+        "fresh",
+    )
 
     def __init__(self) -> None:
         self.blank = True
@@ -52,6 +64,8 @@ class Lines:
         self._before = self._written = ""
         # All text since the beginning while it may still be a lead-in, None once it is too long for one.
         self._lead: str | None = ""
+        # Whether more of the same line changes nothing about the line.
+        self._within = False
 
     @property
     def leads(self) -> bool:
@@ -95,6 +109,13 @@ class Lines:
 
     def note(self, text: str) -> None:
         """Take released text into account; it is not empty."""
+        if self._within and "\n" not in text:
+            self._last = text[-1]
+            if not text.isspace():
+                self._before, self._written = self._written, text
+            if self._lead is not None:
+                self._lead = self._lead + text if len(self._lead) + len(text) <= _LONGEST_LEAD else None
+            return
         line = text.rfind("\n") + 1
         if line:
             self._prior = self._ends_in_code(text, line - 1)
@@ -119,6 +140,7 @@ class Lines:
             self._lead = self._lead + text if len(self._lead) + len(text) <= _LONGEST_LEAD else None
         if not text.isspace():
             self._before, self._written = self._written, text
+        self._within = not self.blank and len(self._head) > 1 and not self.fresh
 
     def _ends_in_code(self, text: str, end: int) -> bool:
         """Tell whether the line that ends here is blank or indented code: behind text, a blank line and such lines."""
@@ -145,7 +167,7 @@ class Lines:
         """Begin anew: what came before was markup."""
         self.blank = self.fresh = True
         self._last = self._head = self._indent = ""
-        self._prior = self._code = False
+        self._prior = self._code = self._within = False
         self._lead = ""
 
 

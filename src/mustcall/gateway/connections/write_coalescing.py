@@ -6,8 +6,9 @@ gathers what is written within one step of the loop. Back-pressure is untouched:
 pause, and nothing is held for longer than the step.
 
 uvicorn looks at every header of an answer by itself. Here they are checked and written together, and uvicorn is told
-what it would have found: that the answer has begun, and how its body is framed. What cannot be written so is left to
-uvicorn. It copies a body twice on its way to the application; one that comes in one piece is handed over as it is.
+what it would have found: that the answer has begun, and how its body is framed. The pieces of a streamed body are
+framed here, too. What cannot be written so is left to uvicorn. It copies a body twice on its way to the application;
+one that comes in one piece is handed over as it is.
 """
 
 import asyncio
@@ -85,12 +86,15 @@ class _JoiningTransport:
 class _Answering:
     """An application whose answer to one request begins with headers written together."""
 
-    __slots__ = ("_app", "_cycle", "_transport")
+    __slots__ = ("_app", "_cycle", "_flow", "_streams", "_transport")
 
     def __init__(self, app: "ASGI3Application", cycle: "RequestResponseCycle", transport: _JoiningTransport) -> None:
         self._app = app
         self._cycle = cycle
+        self._flow = cycle.flow
         self._transport = transport
+        #: Whether the head was written here, and the body comes in pieces.
+        self._streams = False
 
     def __call__(
         self, scope: "Scope", receive: "ASGIReceiveCallable", _send: "ASGISendCallable"
@@ -100,8 +104,17 @@ class _Answering:
         return served
 
     def _send(self, message: "ASGISendEvent") -> Awaitable[None]:
-        if message["type"] == "http.response.start" and self._begins(message["status"], message.get("headers", ())):
-            return _SENT
+        if message["type"] == "http.response.start":
+            if self._begins(message["status"], message.get("headers", ())):
+                return _SENT
+        elif self._streams:
+            if not message.get("more_body"):
+                self._streams = False
+            elif not self._flow.write_paused:
+                body = message.get("body")
+                if body and not self._cycle.disconnected:
+                    self._transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+                return _SENT
         return self._cycle.send(message)
 
     def _begins(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> bool:
@@ -127,7 +140,7 @@ class _Answering:
             cycle.chunked_encoding, cycle.expected_content_length = False, int(size)
         else:
             framing = b"transfer-encoding: chunked"
-            cycle.chunked_encoding = True
+            cycle.chunked_encoding = self._streams = True
         self._transport.write(b"%b%b\r\n%b\r\n\r\n" % (STATUS_LINE[status], written, framing))
         return True
 

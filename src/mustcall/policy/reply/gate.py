@@ -220,12 +220,23 @@ class Released:
     @property
     def spoke(self) -> bool:
         """Whether more than reasoning went out: then a later attempt can add its calls and nothing else."""
-        return any(isinstance(event, PartStarted) and not isinstance(event.part, Reasoning) for event in self.events)
+        return any(not isinstance(part, Reasoning) for part in self._begun())
 
     @property
     def called(self) -> bool:
         """Whether some of a call went out: then no other attempt can follow."""
-        return any(isinstance(event, PartStarted) and isinstance(event.part, ToolCall) for event in self.events)
+        return any(isinstance(part, ToolCall) for part in self._begun())
+
+    def _begun(self) -> list[Part]:
+        """Return the parts that began to go out. Most events are deltas, which are not looked at one by one."""
+        begun: list[Part] = []
+        kinds, place = list(map(type, self.events)), -1
+        for _ in range(kinds.count(PartStarted)):
+            place = kinds.index(PartStarted, place + 1)
+            event = self.events[place]
+            assert isinstance(event, PartStarted)
+            begun.append(event.part)
+        return begun
 
     def more(self, reply: Reply) -> list[Event]:
         """Return the events that end what went out and add what a later attempt may add to it.
