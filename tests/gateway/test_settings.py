@@ -8,8 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mustcall import Upstream
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
+from mustcall.engine.explaining import explain
+from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.settings import load_settings, settings_from_flags
 from mustcall.policy.facts.controls import Controls, Limits, OnUnmet, ToolControls
 from mustcall.policy.facts.wording import Wording
@@ -427,3 +430,27 @@ def test_near_misses_in_a_file(tmp_path: Path, text: str, words: list[str]) -> N
         load_settings(write(tmp_path, text), environment={})
     for word in words:
         assert word in str(caught.value)
+
+
+def test_the_kind_of_server_is_kept(tmp_path: Path) -> None:
+    """A short name says what serves, also where the address is another: what is known of it applies."""
+    file = tmp_path / "mustcall.toml"
+    file.write_text('[[upstream]]\nuse = "llamacpp:"\nbase_url = "http://127.0.0.1:9999/v1"\n', encoding="utf-8")
+    (written,) = load_settings(file, environment={}).endpoints
+    (flagged,) = load_settings(upstream_flags=["llamacpp:m"], environment={}).endpoints
+    (address,) = load_settings(upstream_flags=["chat=http://127.0.0.1:9999/v1"], environment={}).endpoints
+    assert [one.server for one in (written, flagged, address, Upstream("llamacpp:m").endpoint)] == [
+        "llamacpp",
+        "llamacpp",
+        "",
+        "llamacpp",
+    ]
+    offered = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in "ab"]
+    body = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hi"}],
+        "tools": offered,
+        "tool_choice": {"type": "function", "function": {"name": "b"}},
+    }
+    first = explain(json.dumps(body).encode(), Wire.CHAT, written, "m", OperatorSettings()).rungs[0]
+    assert (first.body["tools"], first.body["tool_choice"]) == (offered[1:], "required")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from mustcall.core.origin import Wire
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol, ReasoningHabit, SchemaTarget
 from mustcall.profiles import Observed, read_overrides, resolve
 from mustcall.profiles.catalogue import load
+from mustcall.upstream.providers import local_providers
 
 UNKNOWN = "http://127.0.0.1:45678/v1"
 CLAUDE = "https://api.anthropic.com/v1"
@@ -92,7 +94,7 @@ ROWS: list[tuple[str, str, Wire, dict[str, Any]]] = [
     ("qwen3:8b", OLLAMA, CHAT, {"forced": F.IGNORED, "schema_output": True}),
     ("qwen3:8b", "http://gpu.lan:11434/v1", RESP, {"forced": F.IGNORED, "reasoning_off_fields": {}}),
     ("qwen/qwen3-30b-a3b", "http://localhost:1234/v1", CHAT, {"forced": F.ALWAYS, "named": False}),
-    ("any", "http://llama-server:8080/v1", CHAT, {"forced": F.ALWAYS, "named": False, "grammar_field": "json_schema"}),
+    ("any", "http://llama-server:8080/v1", CHAT, {"forced": F.UNKNOWN, "named": False, "grammar_field": "json_schema"}),
     ("any", "http://vllm.lan:8000/v1", CHAT, {"forced": F.ALWAYS, "named": True, "grammar_field": "guided_json"}),
     ("any", "http://sglang:30000/v1", CHAT, {"forced": F.ALWAYS, "named": True}),
     (
@@ -189,6 +191,17 @@ def test_servers_of_ones_own(url: str, local: bool) -> None:
     assert ("local" in found.facts) is local
     said = read_overrides([{"models": ["*"], "local": False}])
     assert resolve("something-new", url, Wire.CHAT, said).profile.local is False
+
+
+@pytest.mark.parametrize("provider", sorted(provider.name for provider in local_providers()))
+def test_a_server_is_known_by_its_short_name(provider: str) -> None:
+    """What is known of a kind of server holds at any address it is said to be at, and it stays on this machine."""
+    url = "http://127.0.0.1:9999/v1"
+    named = resolve("some-model", url, CHAT, server=provider).profile
+    elsewhere = resolve("some-model", f"http://{provider}:9999/v1", CHAT).profile
+    assert msgspec.structs.replace(named, local=elsewhere.local) == elsewhere
+    assert (named.name == "unknown") is (provider == "litellm")  # a router: what is behind it is not known
+    assert named.local
 
 
 def test_asked_twice() -> None:

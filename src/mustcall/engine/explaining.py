@@ -115,7 +115,9 @@ def _names_messages_choice(raw: msgspec.Raw | None) -> bool:
 def explain(body: bytes, wire: Wire, endpoint: Endpoint, model: str, operator: OperatorSettings) -> Explanation:
     """Return what would be done with a request; raise `CallerError` for one that would be refused."""
     request = codec_for(wire).decode_request(body)
-    known = resolve(model, endpoint.base_url, endpoint.wire, operator.overrides, upstream=endpoint.name)
+    known = resolve(
+        model, endpoint.base_url, endpoint.wire, operator.overrides, upstream=endpoint.name, server=endpoint.server
+    )
     shaping = _Shaping(body, request, endpoint, model, NameMap.of(request, known.profile))
     controls = operator.controls
     if (controls.protocol or known.profile.protocol) is Protocol.OFF:

@@ -128,7 +128,14 @@ def compare_plans(
     before = operator or OperatorSettings()
     after = msgspec.structs.replace(before, overrides=(*before.overrides, profile.override()))
     known, now = (
-        resolve(profile.model, endpoint.base_url, endpoint.wire, each.overrides, upstream=endpoint.name)
+        resolve(
+            profile.model,
+            endpoint.base_url,
+            endpoint.wire,
+            each.overrides,
+            upstream=endpoint.name,
+            server=endpoint.server,
+        )
         for each in (before, after)
     )
     facts = [

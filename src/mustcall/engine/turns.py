@@ -175,7 +175,9 @@ class Turns:
         shared = self.measured.overrides
         if self._said[0] is not shared:
             self._said = (shared, (*shared, *self.operator.overrides))
-        return resolve(model, endpoint.base_url, endpoint.wire, self._said[1], upstream=endpoint.name)
+        return resolve(
+            model, endpoint.base_url, endpoint.wire, self._said[1], upstream=endpoint.name, server=endpoint.server
+        )
 
     def ruled_by(self, rules: tuple[GroundingRule, ...]) -> "Turns":
         """Return the same turns under other grounding rules; what is learnt is shared."""

@@ -47,12 +47,12 @@ class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True):
     wires: tuple[Wire, ...]
     facts: dict[str, Fact]
 
-    def specificity(self, names: tuple[str, ...], place: str, wire: Wire) -> Specificity | None:
-        """Return how specifically this entry speaks of a model at a place on a wire, None if it does not."""
+    def specificity(self, names: tuple[str, ...], places: tuple[str, ...], wire: Wire) -> Specificity | None:
+        """Return how specifically this entry speaks of a model at one of `places` on a wire, None if it does not."""
         if self.wires and wire not in self.wires:
             return None
         model = heaviest(self.models, *names)
-        endpoint = heaviest(self.endpoints, place)
+        endpoint = heaviest(self.endpoints, *places)
         if model is None or endpoint is None:
             return None
         return bool(self.endpoints), bool(self.models), model, endpoint, bool(self.wires)

@@ -11,7 +11,7 @@ import msgspec
 
 from mustcall.core.origin import Wire
 from mustcall.policy.facts.profile import Profile
-from mustcall.profiles.catalogue import ProfileEntry, Specificity, load
+from mustcall.profiles.catalogue import ProfileEntry, Specificity, heaviest, load
 from mustcall.profiles.facts import PRECEDENCE, Fact, Observed, is_settled
 from mustcall.profiles.overrides import ProfileOverride
 from mustcall.profiles.patterns import LONGEST_NAME, is_local, place_of, spellings
@@ -39,25 +39,32 @@ def resolve(
     overrides: Sequence[ProfileOverride] = (),
     *,
     upstream: str = "",
+    server: str = "",
 ) -> Resolved:
-    """Return what is known of a model at an endpoint. `upstream` is the endpoint's name in the configuration."""
+    """Return what is known of a model at an endpoint. `upstream` is the endpoint's name in the configuration.
+
+    `server` is the short name it was given by (`llamacpp`): the address of a server on this machine does not tell it.
+    """
     if len(model) > LONGEST_NAME:  # such a name is a caller's joke, and the cache is for names that come again
-        return _resolve(model, base_url, wire, tuple(overrides), upstream)
-    return _remembered(model, base_url, wire, tuple(overrides), upstream)
+        return _resolve(model, base_url, wire, tuple(overrides), upstream, server=server)
+    return _remembered(model, base_url, wire, tuple(overrides), upstream, server=server)
 
 
-def _resolve(model: str, base_url: str, wire: Wire, overrides: tuple[ProfileOverride, ...], upstream: str) -> Resolved:
+def _resolve(
+    model: str, base_url: str, wire: Wire, overrides: tuple[ProfileOverride, ...], upstream: str, *, server: str
+) -> Resolved:
     names, place = spellings(model), place_of(base_url)
+    places = (place, server) if server else (place,)
     ranked: list[tuple[Specificity, int, ProfileEntry]] = []
     for number, entry in enumerate(load()):
-        rank = entry.specificity(names, place, wire)
+        rank = entry.specificity(names, places, wire)
         if rank is not None:
             ranked.append((rank, number, entry))
     ranked.sort(key=lambda item: item[:2])
     facts: dict[str, Fact] = {}
     for _, _, entry in ranked:
         facts.update(entry.facts)
-    if "local" not in facts and is_local(place) and not any(entry.endpoints for _, _, entry in ranked):
+    if "local" not in facts and is_local(place) and not any(_is_at(entry, place) for _, _, entry in ranked):
         facts["local"] = Fact(value=True, observed=Observed.ASSUMED, note="by its address")
     off = facts.get("reasoning_off")
     if off is not None and off.value is False:  # a broader entry's word for "off" means nothing where there is none
@@ -70,6 +77,11 @@ def _resolve(model: str, base_url: str, wire: Wire, overrides: tuple[ProfileOver
     configured = frozenset(field for field, fact in facts.items() if fact.observed is Observed.CONFIG)
     settled = frozenset(field for field, fact in facts.items() if is_settled(fact))
     return Resolved(_UNKNOWN if profile == _UNKNOWN else profile, facts, configured, settled)
+
+
+def _is_at(entry: ProfileEntry, place: str) -> bool:
+    """Tell whether an entry speaks of this address."""
+    return bool(entry.endpoints) and heaviest(entry.endpoints, place) is not None
 
 
 def _stands(fact: Fact, over: Fact | None) -> bool:

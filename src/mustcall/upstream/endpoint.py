@@ -35,6 +35,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     stateful: bool = True
     #: The model it is asked for, whatever name the caller uses; empty where the caller's own name is passed on.
     model: str = ""
+    #: The short name of the server (`llamacpp`), where it was named by one: its address may say nothing of it.
+    server: str = ""
 
     @property
     def keeps_responses(self) -> bool:

@@ -268,7 +268,9 @@ class _Run:
             listing = await ask_models(endpoint, transport, seconds=REACH_SECONDS)
             model = name or only_model(endpoint, listing.models or ())
             budget = self._settings.operator.budget
-            profile = resolve(model, endpoint.base_url, endpoint.wire, upstream=endpoint.name).profile
+            profile = resolve(
+                model, endpoint.base_url, endpoint.wire, upstream=endpoint.name, server=endpoint.server
+            ).profile
             provider = provider_at(endpoint.base_url)
             yield Subject(
                 endpoint=endpoint,

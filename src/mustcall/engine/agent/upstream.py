@@ -124,7 +124,7 @@ def _read(where: str, api_key: str | None) -> tuple[Endpoint, str]:
         return Endpoint(name=address.name or host, wire=address.wire, base_url=url.rstrip("/")), address.model
     key = find_key(provider, f"upstream {where!r}", os.environ) if api_key is None else api_key
     model = address.model or (EMBEDDED_MODEL if provider is EMBEDDED else "")
-    return Endpoint(name=provider.name, wire=provider.wire, base_url=url, api_key=key), model
+    return Endpoint(name=provider.name, wire=provider.wire, base_url=url, api_key=key, server=provider.name), model
 
 
 def _host_of(url: str, where: str) -> str:

@@ -165,8 +165,10 @@ def make_endpoint(upstream: UpstreamSettings, env: Mapping[str, str], key_env: s
     for field in ("retries", "backoff_base", "backoff_cap", "longest_wait"):
         if not 0 <= getattr(upstream, field) < inf:
             raise ConfigError(f"{where}: {field} must be 0 or more, got {getattr(upstream, field)}")
+    provider = read_address(upstream.use).provider if upstream.use else None
     return Endpoint(
         name=upstream.name,
+        server="" if provider is None else provider.name,
         wire=upstream.wire,
         base_url=named_address(upstream.base_url.rstrip("/")),
         api_key=key,
