@@ -1,9 +1,12 @@
 """The chat wire's bodies around the engine, without a model."""
 
 import json
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mustcall.core.origin import Wire
 from mustcall.upstream.embedded.bodies import (
@@ -14,6 +17,7 @@ from mustcall.upstream.embedded.bodies import (
     error_body,
     fault_of,
     read_request,
+    spelt_out,
 )
 from mustcall.upstream.embedded.engine import EngineRefused
 from mustcall.wire.registry import codec_for
@@ -121,3 +125,40 @@ def test_pieces_as_events(usage: bool) -> None:
     assert stream.count(b'"role"') == 1
     assert b"secret" not in stream
     assert (b"total_tokens" in stream) is usage
+
+
+@pytest.mark.parametrize(
+    ("pattern", "written"),
+    [
+        (r"^\d{4}-\d\d$", "^[0-9]{4}-[0-9][0-9]$"),
+        (r"^[\d.]{1,9}\s\w$", "^[0-9.]{1,9}[ ][A-Za-z0-9_]$"),
+        (r"^\\d$", r"^\\d$"),
+        ("^[a-z]+$", "^[a-z]+$"),
+        (r"^\w+$", None),
+        (r"^\d{2,}$", None),
+        (r"^[*+]\d$", "^[*+][0-9]$"),
+    ],
+)
+def test_patterns_are_what_the_grammar_knows(pattern: str, written: str | None) -> None:
+    """The engine knows no names of sets: it is given their characters, or no pattern where a text would not end."""
+    assert spelt_out(pattern) == written
+    schema: dict[str, Any] = {
+        "properties": {"pattern": {"type": "string", "pattern": pattern}, "day": {"const": {"pattern": pattern}}}
+    }
+    told = {"type": "string"} if written is None else {"type": "string", "pattern": written}
+    properties = {**schema["properties"], "pattern": told}
+    sent = asked(tools=[{"function": {"parameters": schema}}], json_schema={"anyOf": [schema]})
+    assert sent["tools"] == [{"function": {"parameters": {"properties": properties}}}]
+    assert sent["json_schema"] == {"anyOf": [{"properties": properties}]}
+
+
+@given(st.from_regex(r"(?:\\[dw]|[ab.]|\[[ab\\d]*\]|\(|\)){0,12}", fullmatch=True), st.text("a0_. -", max_size=4))
+def test_a_pattern_means_what_it_meant(pattern: str, text: str) -> None:
+    """What a pattern matches, the one with its sets spelt out matches, and nothing else."""
+    written = spelt_out(pattern)
+    assert written is not None
+    try:
+        meant = re.compile(pattern, re.ASCII)
+    except re.error:
+        return
+    assert bool(meant.search(text)) == bool(re.search(written, text))

@@ -4,6 +4,7 @@ Pure. Requests keep the fields the engine knows and lose the others, as with any
 an HTTP endpoint of this wire would write them.
 """
 
+import re
 from typing import Any, cast
 
 import msgspec
@@ -12,7 +13,17 @@ from mustcall.core.origin import JsonObject
 from mustcall.upstream.embedded.engine import EngineRefused
 from mustcall.wire.overflow import OVERFLOW_CODE, is_overflow
 
-__all__ = ["DONE", "Assembly", "EngineRequest", "HttpFault", "Stamped", "error_body", "fault_of", "read_request"]
+__all__ = [
+    "DONE",
+    "Assembly",
+    "EngineRequest",
+    "HttpFault",
+    "Stamped",
+    "error_body",
+    "fault_of",
+    "read_request",
+    "spelt_out",
+]
 
 DONE = b"data: [DONE]\n\n"
 
@@ -47,6 +58,15 @@ _TAKEN = frozenset(
 #: What a caller gets who says nothing: small models ramble, and are worse the hotter they are.
 _DEFAULT_MAX_TOKENS = 1024
 _DEFAULT_TEMPERATURE = 0.2
+
+#: Sets of characters that the engine's grammar does not know by these names: it would take any text. Of the blanks a
+#: space is the only one that stands in a JSON text as it is.
+_SETS = {r"\d": "0-9", r"\w": "A-Za-z0-9_", r"\s": " "}
+_CHARACTER = re.compile(r"\\?.", re.DOTALL)
+_NO_END = re.compile(r"\{\d*,\}")
+#: What of a request holds schemas, and what of a schema holds values that are none.
+_WITH_SCHEMAS = ("tools", "response_format", "json_schema")
+_VALUES = frozenset({"const", "enum", "default", "examples"})
 
 _SCHEMA_WORDS = ("json schema", "grammar")
 #: How llama.cpp begins where it goes on with the caller's own words, which may be any.
@@ -89,10 +109,49 @@ def read_request(body: bytes) -> EngineRequest | HttpFault:
     taken |= {"max_tokens": limit, "stream": True, "stream_options": {"include_usage": True}, "return_progress": True}
     taken.setdefault("temperature", _DEFAULT_TEMPERATURE)
     try:
+        taken |= {name: _with_known_sets(taken[name]) for name in _WITH_SCHEMAS if name in taken}
         encoded = msgspec.json.encode(taken)
     except (ValueError, RecursionError):
         return HttpFault(status=400, message="the body is nested too deeply", code="invalid_request")
     return EngineRequest(encoded, bool(given.get("stream")), usage, bool(taken.get("tools")))
+
+
+def _with_known_sets(value: Any) -> Any:
+    """Return a schema, or what holds some, with patterns that the engine's grammar can hold, and without others."""
+    if isinstance(value, list):
+        return [_with_known_sets(one) for one in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    out: JsonObject = {}
+    for key, inner in cast("JsonObject", value).items():
+        held = inner if key in _VALUES else _with_known_sets(inner)
+        if key == "pattern" and isinstance(inner, str):
+            held = spelt_out(inner)
+            if held is None:
+                continue
+        out[key] = held
+    return out
+
+
+def spelt_out(pattern: str) -> str | None:
+    """Return a pattern with the characters of its sets in place of their short names; None where it has no end.
+
+    The engine takes any text for a pattern with a name it does not know. Of a pattern without an end it would let a
+    small model write characters of one set for ever, where any text has a limit.
+    """
+    out: list[str] = []
+    inside = named = endless = False
+    for character in _CHARACTER.findall(pattern):
+        if character in _SETS:
+            named = True
+            out.append(_SETS[character] if inside else f"[{_SETS[character]}]")
+            continue
+        endless = endless or (not inside and character in "*+")
+        inside = character != "]" if inside else character == "["
+        out.append(character)
+    if not named:
+        return pattern
+    return None if endless or _NO_END.search(pattern) else "".join(out)
 
 
 def fault_of(refused: EngineRefused, context: int) -> HttpFault:
