@@ -93,7 +93,7 @@ def test_the_readmes_figures_are_those_of_the_page() -> None:
     for name, cells in whole_sets:
         (told,) = re.findall(rf"^\| {name}\b[^|]*\| (.*) \|$", readme, re.MULTILINE)
         assert told.replace("**", "") == cells
-    calls = re.search(r"valid in\s\*\*(\d+) of (\d+)\*\* turns", readme)
+    calls = re.search(r"got\sa valid one in \*\*(\d+) of (\d+)\*\* turns", readme)
     assert calls is not None
     counts = [(int(made), int(asked)) for made, asked in re.findall(r"\| (\d+) of (\d+) \|", MEASURED)]
     assert (sum(made for made, _ in counts), sum(asked for _, asked in counts)) == (int(calls[1]), int(calls[2]))
