@@ -331,8 +331,8 @@ def old() -> Iterator[tuple[str, str]]:
         path = DOCS / name
         there, anew = path.read_text(encoding="utf-8") if path.is_file() else "", write()
         if there != anew:
-            lines = unified_diff(there.splitlines(), anew.splitlines(), f"docs/{name}", "written anew", lineterm="", n=0)
-            yield name, "\n".join(lines)
+            names = f"docs/{name}", "written anew"
+            yield name, "\n".join(unified_diff(there.splitlines(), anew.splitlines(), *names, lineterm="", n=0))
 
 
 if __name__ == "__main__":
