@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,7 +18,9 @@ from mustcall.core.origin import Wire
 from mustcall.replay import RecordedRequest as Sent
 from mustcall.replay.minimising import Minimising
 from mustcall.replay.reducing import CONFIRMING
+from mustcall.replay.reporting import curl_line
 from mustcall.testing import Answer, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
+from mustcall.upstream.endpoint import Endpoint
 from support import warm
 from support.compared import leave_all
 from support.shrinking import CULPRIT, WORDS, large, names
@@ -293,3 +296,15 @@ def test_only_what_failed_before_does_not_fail_any_more(verdicts: tuple[str, ...
     recorded = Sent(wire=Wire.CHAT, body=b'{"messages":[]}', source="it", model="m", verdicts=verdicts)
     search = Minimising(recorded, max_calls=120)
     assert f"the request {said}" in search.result().words
+
+
+def test_a_model_inside_the_process_is_asked_through_a_gateway_that_is_started_first() -> None:
+    """An `embedded:` address says nothing to curl: the gateway's port is asked, on the wire the request has."""
+    endpoint = Endpoint(name="local", wire=Wire.CHAT, base_url="embedded:/my models/a.gguf")
+    line = curl_line(Wire.MESSAGES, endpoint, "http://127.0.0.1:8484")
+    *notes, command = line.splitlines()
+    assert shlex.split(command)[:3] == ["curl", "-sS", "http://127.0.0.1:8484/v1/messages"]
+    assert all(note.startswith("# ") for note in notes)
+    assert "mustcall serve --upstream 'chat=embedded:/my models/a.gguf'" in notes[1]
+    assert "mustcall replay request.json --wire messages --to 'chat=embedded:/my models/a.gguf'" in notes[0]
+    assert "API_KEY" not in line
