@@ -56,6 +56,7 @@ def test_demo_prints_a_curl_line_that_works() -> None:
     assert curl is not None, "the test runs the printed line"
     with serving("--demo", "--port", "0", starting=warm.cold_start) as (_, printed, _process):
         line = next(line for line in printed.splitlines() if line.strip().startswith("curl"))
+        assert line.split()[:2] == ["curl", "-sS"]  # silent about progress, not about errors
         answer = subprocess.run(["bash", "-c", line], capture_output=True, timeout=PATIENCE, check=True)  # noqa: S603, S607
     call_made = json.loads(answer.stdout)["choices"][0]["message"]["tool_calls"][0]["function"]
     assert call_made["name"] == "get_weather"

@@ -32,7 +32,7 @@ from mustcall.upstream.embedded.store import SCHEME
 __all__ = ["command"]
 
 _CURL = """\
-  curl -s {url}/v1/chat/completions -H 'content-type: application/json'{key} -d '{body}'
+  curl -sS {url}/v1/chat/completions -H 'content-type: application/json'{key} -d '{body}'
 """
 #: The model's name in the lines to try: the embedded model goes by any.
 _LOCAL = "local"
