@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -19,7 +20,7 @@ from mustcall.replay import RecordedRequest as Sent
 from mustcall.replay.costs import Announcement
 from mustcall.replay.minimising import Minimising
 from mustcall.replay.reducing import CONFIRMING
-from mustcall.replay.reporting import curl_line
+from mustcall.replay.reporting import curl_line, files_of
 from mustcall.testing import Answer, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
 from mustcall.upstream.endpoint import Endpoint
 from support import warm
@@ -332,3 +333,18 @@ def test_a_model_inside_the_process_is_asked_through_a_gateway_that_is_started_f
     assert "mustcall serve --upstream 'chat=embedded:/my models/a.gguf'" in notes[1]
     assert "mustcall replay request.json --wire messages --to 'chat=embedded:/my models/a.gguf'" in notes[0]
     assert "API_KEY" not in line
+
+
+def test_the_gateway_is_the_one_that_serve_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address in what is written is where `mustcall serve` listens without options."""
+    leave_all("minimising sends what it pleases; what is written is looked at")
+    named: list[str] = []
+
+    def noted(*given: Any, gateway: str) -> dict[str, str]:
+        named.append(gateway)
+        return files_of(*given, gateway=gateway)
+
+    monkeypatch.setattr("mustcall.cli.inspecting.minimise.files_of", noted)
+    with ScriptedUpstream(adversary()) as upstream:
+        minimise(tmp_path, upstream, Wire.CHAT)
+    assert named == ["http://127.0.0.1:8484"]

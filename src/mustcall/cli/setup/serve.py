@@ -196,7 +196,7 @@ def _shown_model(settings: Settings) -> str:
     routed = (route.model for route in settings.routes if "*" not in route.model)
     own = (endpoint.model for endpoint in settings.endpoints if endpoint.model and not settings.routes)
     model = next(chain(routed, own), "")
-    if model or settings.routes or len(settings.endpoints) > 1 or not sys.stdout.isatty():
+    if model or settings.routes or len(settings.endpoints) != 1 or not sys.stdout.isatty():
         return model or PLACEHOLDER
     endpoint = settings.endpoints[0]
     # No key is spent on a line to try, and a model inside the process goes by any name.
