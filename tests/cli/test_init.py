@@ -80,6 +80,32 @@ def test_the_lines_for_clients(init: Init) -> None:
         assert f"\n{client}" in shown
 
 
+@pytest.mark.parametrize(
+    ("models", "shown"),
+    [(["org/small:8b"], "org/small:8b"), (["a", "b"], "MODEL"), ([], "MODEL"), (["$(touch x)"], "MODEL")],
+)
+def test_lines_for_clients_name_the_one_model_of_a_server(init: Init, models: list[str], shown: str) -> None:
+    """The server is asked for its list, once; where that does not tell, or is no name, the word to replace is named."""
+    with ScriptedUpstream(models=models) as upstream:
+        done = init("--upstream", f"chat={upstream.base_url}")
+        assert [(one.method, one.path) for one in upstream.requests] == [("GET", "/v1/models")]
+    assert f"ANTHROPIC_MODEL={shown} claude" in done.stdout
+    assert ("replace MODEL by the model's name:" in done.stdout) is (shown == "MODEL")
+    assert "#model =" in Path("mustcall.toml").read_text(encoding="utf-8")
+
+
+def test_no_key_is_sent_for_the_lines_of_clients(init: Init, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upstream with a key is not asked, and one that is down leaves the word."""
+    monkeypatch.setenv("THE_KEY", "sekret")
+    with ScriptedUpstream(models=["small"]) as upstream:
+        done = init("--upstream", f"chat={upstream.base_url}", "--key-env", "THE_KEY")
+        assert not upstream.requests
+    down = init("--upstream", f"chat={upstream.base_url}", "--force")
+    for told in (done, down):
+        assert told.exit_code == 0
+        assert "replace MODEL by the model's name:" in told.stdout
+
+
 def test_several_models_are_left_to_callers(init: Init, tmp_path: Path) -> None:
     """A server with several models keeps them all; --model chooses one."""
     with ScriptedUpstream(models=["a", "b"]) as upstream:

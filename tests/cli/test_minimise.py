@@ -3,11 +3,13 @@
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,9 +17,12 @@ from click.testing import CliRunner, Result
 from mustcall.cli import cli, main
 from mustcall.core.origin import Wire
 from mustcall.replay import RecordedRequest as Sent
+from mustcall.replay.costs import Announcement
 from mustcall.replay.minimising import Minimising
 from mustcall.replay.reducing import CONFIRMING
+from mustcall.replay.reporting import curl_line, files_of
 from mustcall.testing import Answer, Fail, Hang, Recorded, Say, ScriptedUpstream, Turn
+from mustcall.upstream.endpoint import Endpoint
 from support import warm
 from support.compared import leave_all
 from support.shrinking import CULPRIT, WORDS, large, names
@@ -293,3 +298,53 @@ def test_only_what_failed_before_does_not_fail_any_more(verdicts: tuple[str, ...
     recorded = Sent(wire=Wire.CHAT, body=b'{"messages":[]}', source="it", model="m", verdicts=verdicts)
     search = Minimising(recorded, max_calls=120)
     assert f"the request {said}" in search.result().words
+
+
+def test_one_tool_and_one_message_are_told_in_the_singular(tmp_path: Path) -> None:
+    """The result and the progress of a request of one tool and one message."""
+    leave_all("minimising sends what it pleases; what is printed is looked at")
+    file = tmp_path / "small.json"
+    tool = next(tool for tool in large(Wire.CHAT)["tools"] if tool["function"]["name"] == CULPRIT)
+    body = {"model": "m", "messages": [{"role": "user", "content": WORDS}], "tools": [tool]}
+    file.write_text(json.dumps(body), encoding="utf-8")
+    with ScriptedUpstream(adversary()) as upstream:
+        arguments = ["minimise", str(file), "--to", f"chat={upstream.base_url}", "--out", str(tmp_path / "out")]
+        told = CliRunner().invoke(cli, arguments)
+    assert told.stdout.startswith("1 tool → 1, 1 message → 1, "), told.output
+    assert " calls; text_call: 1 tool, 1 message, " in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("dollars", "words"),
+    [(None, "the price of the model is not known"), (0.0, "no cost"), (0.01234, "about $0.0123 at most")],
+)
+def test_a_model_that_costs_nothing_is_said_to(dollars: float | None, words: str) -> None:
+    """No price is not a price of nothing, and nothing is not written as a sum."""
+    assert Announcement(least_calls=1, most_calls=9, most_usd=dollars).cost_words == words
+
+
+def test_a_model_inside_the_process_is_asked_through_a_gateway_that_is_started_first() -> None:
+    """An `embedded:` address says nothing to curl: the gateway's port is asked, on the wire the request has."""
+    endpoint = Endpoint(name="local", wire=Wire.CHAT, base_url="embedded:/my models/a.gguf")
+    line = curl_line(Wire.MESSAGES, endpoint, "http://127.0.0.1:8484")
+    *notes, command = line.splitlines()
+    assert shlex.split(command)[:3] == ["curl", "-sS", "http://127.0.0.1:8484/v1/messages"]
+    assert all(note.startswith("# ") for note in notes)
+    assert "mustcall serve --upstream 'chat=embedded:/my models/a.gguf'" in notes[1]
+    assert "mustcall replay request.json --wire messages --to 'chat=embedded:/my models/a.gguf'" in notes[0]
+    assert "API_KEY" not in line
+
+
+def test_the_gateway_is_the_one_that_serve_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address in what is written is where `mustcall serve` listens without options."""
+    leave_all("minimising sends what it pleases; what is written is looked at")
+    named: list[str] = []
+
+    def noted(*given: Any, gateway: str) -> dict[str, str]:
+        named.append(gateway)
+        return files_of(*given, gateway=gateway)
+
+    monkeypatch.setattr("mustcall.cli.inspecting.minimise.files_of", noted)
+    with ScriptedUpstream(adversary()) as upstream:
+        minimise(tmp_path, upstream, Wire.CHAT)
+    assert named == ["http://127.0.0.1:8484"]

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from mustcall.testing import ScriptedUpstream
 from support import warm
 from support.embedded import readied, small_cache
 from support.http import call, post
+from support.terminal import CTRL_C, PseudoTerminal
 from support.warm import PATIENCE, Process
 
 MUSTCALL = [sys.executable, "-m", "mustcall"]
@@ -56,6 +58,7 @@ def test_demo_prints_a_curl_line_that_works() -> None:
     assert curl is not None, "the test runs the printed line"
     with serving("--demo", "--port", "0", starting=warm.cold_start) as (_, printed, _process):
         line = next(line for line in printed.splitlines() if line.strip().startswith("curl"))
+        assert line.split()[:2] == ["curl", "-sS"]  # silent about progress, not about errors
         answer = subprocess.run(["bash", "-c", line], capture_output=True, timeout=PATIENCE, check=True)  # noqa: S603, S607
     call_made = json.loads(answer.stdout)["choices"][0]["message"]["tool_calls"][0]["function"]
     assert call_made["name"] == "get_weather"
@@ -93,6 +96,39 @@ def test_the_lines_to_try_name_a_model_that_is_served(tmp_path: Path) -> None:
     with serving("--config", str(file), "--port", "0") as (_, printed, _process):
         assert '"model":"small"' in printed
         assert "local" not in printed
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        (["small"], ("Try it:", '"model":"small"')),
+        (["a", "b"], ("Try it (replace MODEL by the model's name):", '"model":"MODEL"')),
+    ],
+)
+def test_at_a_terminal_the_one_model_of_a_server_is_named(
+    tmp_path: Path, models: list[str], said: tuple[str, str]
+) -> None:
+    """The server is asked for its list before the line is printed; several names leave the word to replace."""
+    environment = {**os.environ, "HOME": str(tmp_path), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+    with ScriptedUpstream(models=models) as upstream:
+        command = [*MUSTCALL, "serve", "--upstream", f"chat={upstream.base_url}", "--port", "0", "--ledger", "off"]
+        with PseudoTerminal(command, environment, tmp_path) as terminal:
+            terminal.wait_for("Ctrl-C stops it.")
+            shown = "".join(terminal.screen().split())
+            terminal.press(CTRL_C)
+            terminal.wait_for_end()
+        assert [(one.method, one.path) for one in upstream.requests] == [("GET", "/v1/models")]
+    assert all("".join(words.split()) in shown for words in said)
+
+
+def test_without_a_terminal_no_upstream_is_asked_before_anybody_asks() -> None:
+    """A service starts without a request of its own; the word to replace is named."""
+    with (
+        ScriptedUpstream(models=["small"]) as upstream,
+        serving("--upstream", f"chat={upstream.base_url}", "--port", "0", "--ledger", "off") as (_, printed, _process),
+    ):
+        assert "Try it (replace MODEL by the model's name):" in printed
+        assert not upstream.requests
 
 
 @pytest.mark.parametrize(

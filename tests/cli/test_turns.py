@@ -243,7 +243,7 @@ def test_turns_are_listed_newest_first(place: str, flags: tuple[str, ...], found
     listed = json.loads(run("list", "--ledger", place, "--json", *flags))
     assert [turn["id"] for turn in listed] == found
     lines = run("list", "--ledger", place, *flags).splitlines()
-    assert [line.split()[-1] for line in lines] == (found or [place])
+    assert [line.split()[-1] for line in lines] == (["turn", *found] if found else [place])
 
 
 def test_a_name_does_nothing_to_the_terminal(place: str) -> None:
@@ -384,7 +384,7 @@ def test_what_was_learnt_is_believed_as_long_as_the_configuration_says(place: st
     assert [one["subject"] for one in told] == ["rung:text"]
 
 
-def test_a_line_is_broken_between_words_on_a_narrow_terminal(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_has_a_header_and_columns_that_stand_below_it(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No line is wider than the terminal, equal verdicts in a row are counted, and the id stays whole."""
     turn = a_turn(
         "req_baacb1136dcfc41d70b922a1",
@@ -398,15 +398,67 @@ def test_a_line_is_broken_between_words_on_a_narrow_terminal(place: str, monkeyp
             await ledger.put_turns([turn])
 
     asyncio.run(fill())
-    whole = run("list", "--limit", "1", "--ledger", place)
-    assert len(whole.splitlines()) == 1
-    assert "  force_missed (5 times) → empty  " in whole
+    whole = run("list", "--limit", "2", "--ledger", place)
+    head, *rows = whole.splitlines()
+    assert head.split() == ["time", "outcome", "verdicts", "took", "tokens", "model", "turn"]
+    assert [row[head.index("verdicts") :].split("  ")[0] for row in rows] == [
+        "force_missed (5 times) → empty",
+        "called",
+    ]
+    assert [row[head.index("turn") :] for row in rows] == ["req_baacb1136dcfc41d70b922a1", "three"]
+    narrow = Console(force_terminal=True, width=80, color_system=None)
+    monkeypatch.setattr("mustcall.cli.inspecting.turns.console", lambda: narrow)
+    with narrow.capture() as captured:
+        run("list", "--limit", "2", "--ledger", place)
+    lines = captured.get().splitlines()
+    assert len(lines) == 6
+    assert max(map(len, lines)) <= 80
+    assert all(line.startswith("  ") for line in lines[1::2])
+    assert [line[lines[1].index("turn") :] for line in lines[3::2]] == ["req_baacb1136dcfc41d70b922a1", "three"]
+    assert " ".join(" ".join(lines).split()) == " ".join(whole.split())
+
+
+def test_many_verdicts_are_broken_between_words_in_their_column(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn of many attempts does not push the other columns out of the terminal."""
+    words = ("force_missed", "text_call", "empty", "bad_arguments", "unknown_tool", "called")
+    attempts = tuple(an_attempt(number, word) for number, word in enumerate(words, 1))
+
+    async def fill() -> None:
+        async with open_ledger(place) as ledger:
+            await ledger.put_turns([a_turn("many", at=5000.0, attempts=attempts)])
+
+    asyncio.run(fill())
     narrow = Console(force_terminal=True, width=80, color_system=None)
     monkeypatch.setattr("mustcall.cli.inspecting.turns.console", lambda: narrow)
     with narrow.capture() as captured:
         run("list", "--limit", "1", "--ledger", place)
-    lines = captured.get().splitlines()
-    assert len(lines) == 2
+    head, _, *lines = captured.get().splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[1].startswith("  ")
-    assert " ".join(" ".join(lines).split()) == " ".join(whole.split())
+    column = head.index("verdicts")
+    assert " ".join(line[column:] for line in lines[:2]) == " → ".join(words)
+    assert not lines[1][:column].strip()
+
+
+def test_what_a_missed_demand_came_to_is_said(tmp_path: Path) -> None:
+    """Without contents too: no call came, or another one did; `changed` is broken at 80 columns without a terminal."""
+    place = str(tmp_path / "l.db")
+    other = msgspec.structs.replace(an_attempt(2, "force_missed"), tool="cat_joke")
+    changed = tuple(f"directive_added:messages{number}" for number in range(9))
+    turn = a_turn("t", attempts=(an_attempt(1, "force_missed"), other), adaptations=changed)
+
+    async def fill() -> None:
+        async with open_ledger(place) as ledger:
+            await ledger.put_turns([turn])
+
+    asyncio.run(fill())
+    shown = run("show", "t", "--ledger", place).splitlines()
+    assert next(line for line in shown if line.startswith("1 ")).rstrip().endswith("  no call came")
+    assert (
+        next(line for line in shown if line.startswith("2 "))
+        .rstrip()
+        .endswith("  cat_joke: not the call that was demanded")
+    )
+    first = next(number for number, line in enumerate(shown) if line.startswith("changed"))
+    lines = shown[first : next(number for number, line in enumerate(shown) if line.startswith("attempt"))]
+    assert max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines).split()) == "changed " + ", ".join(changed)

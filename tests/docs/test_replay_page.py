@@ -28,7 +28,7 @@ PRINTS = {
     "mustcall replay req_": "recovered: 0% of turns whose first attempt failed",
     "mustcall replay bad.json": "served",
     "mustcall replay request.json": '"samples"',
-    "mustcall minimise req_": "1 tools → 1, 1 messages → 1",
+    "mustcall minimise req_": "1 tool → 1, 1 message → 1",
     "mustcall minimise bad.json": "reproduces 10/10",
 }
 

@@ -154,7 +154,7 @@ def test_a_turn_whose_client_left_is_gone(tmp_path: Path) -> None:
     asked = ["turns", "list", "--ledger", str(place), "--outcome"]
     shown = CliRunner().invoke(cli, [*asked, "gone"]).output
     assert ended.request_id in shown
-    assert "gone  none" in shown
+    assert shown.splitlines()[1].split()[2:4] == ["gone", "none"]
     assert CliRunner().invoke(cli, [*asked, "failure"]).output == f"no turns like this in the ledger at {place}\n"
 
 
@@ -239,3 +239,19 @@ def test_nothing_is_built_when_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> 
         with RunningGateway(settings=settings) as gateway:
             assert post(f"{gateway.base_url}/chat/completions", ASK).status == 200
     assert built == []
+
+
+@pytest.mark.parametrize(("extra", "made"), [("0", "1 attempt"), ("1", "2 attempts")])
+def test_the_log_counts_the_attempts_that_the_error_tells(
+    extra: str, made: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One attempt is told in the singular, by both."""
+    with (
+        caplog.at_level("WARNING", "mustcall"),
+        ScriptedUpstream(default=Turn(Say("Rainy, probably."))) as upstream,
+        RunningGateway(f"up:chat={upstream.base_url}") as gateway,
+    ):
+        answer = post(f"{gateway.base_url}/chat/completions", FORCED, {"x-mustcall-extra-calls": extra})
+        assert [request.body for request in upstream.requests] == climbed("chat", FORCED)[: int(extra) + 1]
+    assert answer.json["error"]["message"].endswith(f"; {made} made")
+    assert f"force_unmet after {made} of this turn" in caplog.text

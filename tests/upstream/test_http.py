@@ -212,12 +212,12 @@ async def test_broken_connections_are_typed(
 
 
 async def test_nobody_listens(transport: HttpTransport) -> None:
-    """No server: unavailable, naming where none was."""
+    """No server: unavailable, naming where none was, and why in the system's own words."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     error = await failure_of(transport, call_to(f"http://127.0.0.1:{port}"))
     assert type(error) is UpstreamUnavailable
-    assert f"cannot connect to the upstream 127.0.0.1:{port}" in error.message
+    assert error.message == f"cannot connect to the upstream 127.0.0.1:{port}: Connection refused"
 
 
 async def test_unknown_host(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> None:

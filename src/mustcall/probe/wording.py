@@ -44,12 +44,20 @@ def written_interval(cell: CellResult) -> str:
 
 def headline(result: ProbeResult) -> str:
     """Return what a probe found, in one line."""
-    required = [cell for cell in result.cells if cell.required and cell.verdict is not CellVerdict.UNMEASURED]
-    failed = broken(result)
     spent = result.spent
     cost = f", ${spent.cost_usd:.4f}" if spent.cost_usd else ""
-    words = (
-        f"{len(required) - len(failed)} of {len(required)} required cells hold; {spent.requests} requests in "
-        f"{spent.seconds:.0f} s{cost}"
-    )
+    words = f"{_required(result)}; {spent.requests} requests in {spent.seconds:.0f} s{cost}"
     return f"{words}; {result.partial}" if result.partial else words
+
+
+def _required(result: ProbeResult) -> str:
+    """Return how many required cells hold, do not, and were not measured; the last two only where there are any."""
+    required = [cell.verdict for cell in result.cells if cell.required]
+    held, failed = required.count(CellVerdict.HELD), len(broken(result))
+    missing = required.count(CellVerdict.UNMEASURED)
+    words = [f"{held} required cell holds" if held == 1 else f"{held} required cells hold"]
+    if failed:
+        words.append(f"{failed} does not" if failed == 1 else f"{failed} do not")
+    if missing:
+        words.append(f"{missing} was not measured" if missing == 1 else f"{missing} were not measured")
+    return ", ".join(words) if required else "no required cell was asked for"

@@ -33,7 +33,9 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cost_words(self) -> str:
         """What the most calls cost, in words."""
-        return "the price of the model is not known" if self.most_usd is None else f"about ${self.most_usd:.4f} at most"
+        if self.most_usd is None:
+            return "the price of the model is not known"
+        return f"about ${self.most_usd:.4f} at most" if self.most_usd else "no cost"
 
 
 def cost_of_call(recorded: RecordedRequest, subject: ReplaySubject) -> float | None:

@@ -54,7 +54,7 @@ class Minimised(msgspec.Struct, frozen=True, kw_only=True):
             return f"the request {what}: {hits} of {asked} replies were bad in the same way"
         sizes = f"{_kilobytes(before.bytes)} → {_kilobytes(after.bytes)}"
         hits, asked = found.confirmed
-        shown = f"{before.tools} tools → {after.tools}, {before.messages} messages → {after.messages}, {sizes}"
+        shown = f"{before.tool_words} → {after.tools}, {before.message_words} → {after.messages}, {sizes}"
         return f"{shown}, reproduces {hits}/{asked}"
 
     @property

@@ -40,6 +40,16 @@ class Size(msgspec.Struct, frozen=True):
     messages: int
     bytes: int
 
+    @property
+    def tool_words(self) -> str:
+        """The number of tools, `1 tool`."""
+        return f"{self.tools} tool{'' if self.tools == 1 else 's'}"
+
+    @property
+    def message_words(self) -> str:
+        """The number of messages, `2 messages`."""
+        return f"{self.messages} message{'' if self.messages == 1 else 's'}"
+
 
 def size_of(body: Body, wire: Wire) -> Size:
     """Return the size of a request."""

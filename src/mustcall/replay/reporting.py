@@ -66,8 +66,14 @@ def test_mustcall_gives_calls_an_answer_or_a_typed_error():
 '''
 
 
-def curl_line(recorded_wire: Wire, endpoint: Endpoint) -> str:
-    """Return the command that sends `request.json` to the upstream; its key comes from `$API_KEY`."""
+def curl_line(recorded_wire: Wire, endpoint: Endpoint, gateway: str) -> str:
+    """Return the command that sends `request.json` to the upstream; its key comes from `$API_KEY`.
+
+    A model inside the process has no address that curl knows: it is asked through the gateway at `gateway`, and how to
+    start that stands before the command.
+    """
+    if not endpoint.base_url.startswith(("http://", "https://")):
+        return _through_gateway(recorded_wire, endpoint, gateway)
     headers = ["content-type: application/json"]
     if endpoint.wire is Wire.MESSAGES:
         headers += ["anthropic-version: 2023-06-01", "x-api-key: $API_KEY"]
@@ -76,6 +82,18 @@ def curl_line(recorded_wire: Wire, endpoint: Endpoint) -> str:
     given = " ".join(f'-H "{header}"' for header in headers)
     note = "" if recorded_wire is endpoint.wire else f"  # the file is written for the {recorded_wire} wire"
     return f"curl -sS {shlex.quote(endpoint.base_url + codec_for(endpoint.wire).path)} {given} -d @{_REQUEST}{note}"
+
+
+def _through_gateway(wire: Wire, endpoint: Endpoint, gateway: str) -> str:
+    upstream = shlex.quote(f"{endpoint.wire}={endpoint.base_url}")
+    url = shlex.quote(f"{gateway}/v1{codec_for(wire).path}")
+    return "\n".join(
+        [
+            f"# It runs inside mustcall. Its bare reply: mustcall replay {_REQUEST} --wire {wire} --to {upstream}",
+            f"# Through the gateway; start it first, in another terminal: mustcall serve --upstream {upstream}",
+            f'curl -sS {url} -H "content-type: application/json" -d @{_REQUEST}',
+        ]
+    )
 
 
 def write_test(found: Minimised, endpoint: Endpoint, model: str) -> str | None:
@@ -95,14 +113,14 @@ def write_test(found: Minimised, endpoint: Endpoint, model: str) -> str | None:
     )
 
 
-def issue_text(found: Minimised, endpoint: Endpoint, model: str, versions: Mapping[str, str]) -> str:
-    """Return the text of an issue, in Markdown."""
+def issue_text(found: Minimised, model: str, versions: Mapping[str, str], send: str) -> str:
+    """Return the text of an issue, in Markdown; `send` is the command that sends the request."""
     sample = found.sample
     lines = [f"# `{found.found.verdict}` from {model}", "", found.words + ".", ""]
     if found.caveat:
         lines += [found.caveat + ".", ""]
     lines += ["| what | version |", "|---|---|", *(f"| {name} | {value} |" for name, value in versions.items()), ""]
-    lines += ["Send it:", "", "```sh", curl_line(found.recorded.wire, endpoint), "```", ""]
+    lines += ["Send it:", "", "```sh", send, "```", ""]
     request = msgspec.json.format(found.recorded.body, indent=2).decode()
     lines += [f"`{_REQUEST}`" + (" (texts are masked)" if found.redacted else "") + ":", ""]
     lines += _fenced(request, "json")
@@ -124,12 +142,15 @@ def _fenced(text: str, language: str) -> list[str]:
     return [f"{fence}{language}", text, fence, ""]
 
 
-def files_of(found: Minimised, endpoint: Endpoint, model: str, versions: Mapping[str, str]) -> dict[str, str]:
-    """Return every file by its name."""
+def files_of(
+    found: Minimised, endpoint: Endpoint, model: str, versions: Mapping[str, str], *, gateway: str
+) -> dict[str, str]:
+    """Return every file by its name; `gateway` is where a gateway on this machine listens."""
+    send = curl_line(found.recorded.wire, endpoint, gateway)
     files = {
         _REQUEST: msgspec.json.format(found.recorded.body, indent=2).decode() + "\n",
-        _CURL: _SCRIPT.format(line=curl_line(found.recorded.wire, endpoint)),
-        _ISSUE: issue_text(found, endpoint, model, versions),
+        _CURL: _SCRIPT.format(line=send),
+        _ISSUE: issue_text(found, model, versions, send),
     }
     test = None if found.redacted else write_test(found, endpoint, model)
     if test is not None:

@@ -3,6 +3,7 @@
 They name the host and port of the upstream and never more of the call: paths, queries and headers may hold secrets.
 """
 
+import os
 from urllib.parse import urlsplit
 
 from mustcall.core.errors import UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
@@ -22,6 +23,7 @@ __all__ = [
     "no_turn",
     "not_http",
     "proxy_refused",
+    "reason_of",
     "unreadable_proxy",
     "unusable_proxy",
     "unusable_url",
@@ -65,8 +67,14 @@ def answer_stopped(call: UpstreamCall) -> UpstreamTimeout:
 
 def cannot_connect(call: UpstreamCall, error: OSError) -> UpstreamUnavailable:
     """There is no connection to be had."""
-    reason = error.strerror or type(error).__name__
-    return UpstreamUnavailable(f"cannot connect to the upstream {host_of(call)}: {reason}")
+    return UpstreamUnavailable(f"cannot connect to the upstream {host_of(call)}: {reason_of(error)}")
+
+
+def reason_of(error: OSError) -> str:
+    """Return why there is no connection. asyncio puts the address in place of the system's own words."""
+    if error.errno is not None and (error.strerror or "").startswith("Connect call failed"):
+        return os.strerror(error.errno)
+    return error.strerror or type(error).__name__
 
 
 def no_proxy(call: UpstreamCall, reason: str) -> UpstreamUnavailable:

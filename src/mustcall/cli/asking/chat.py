@@ -96,7 +96,7 @@ class Chat:
             self._screen.fail(error.info())
 
     def _answer(self, question: str) -> None:
-        self._screen.wait()
+        self._screen.wait(self._talk.upstream.endpoint.base_url)
         events = self._session.background.iterate(self._talk.ask(question))
         try:
             with contextlib.closing(events):

@@ -75,7 +75,7 @@ def _ask(
     if not quiet:
         for line in session.notes:
             screen.note(f"note: {line}")
-        screen.wait()
+        screen.wait(session.conversation.upstream.endpoint.base_url)
     events = session.background.iterate(session.conversation.ask(question, force=demand))
     try:
         with contextlib.closing(events):

@@ -27,12 +27,14 @@ from mustcall.engine.run_records.results import RunResult, Stopped
 from mustcall.toolkit.builtin.files import plain
 from mustcall.toolkit.reports import ChangeReports
 from mustcall.toolkit.summary import describe_change
+from mustcall.upstream.embedded.store import SCHEME
 
 __all__ = ["Screen"]
 
 _LONGEST = 200
 _MOST_LINES = 6
 
+_LOADING = "loading the model and reading the question"
 #: What is said of a run that ended otherwise than with an answer.
 _ENDINGS = {
     Stopped.STEP_CAP: "the most steps were made; this is the answer without more tools",
@@ -58,16 +60,20 @@ class Screen:
         self._reports = reports
         self._words = words
         self._status: Status | None = None
+        #: Where answers were waited for.
+        self._loaded: set[str] = set()
         self._midline = False
         if (reconfigure := getattr(console.file, "reconfigure", None)) is not None:
             reconfigure(errors="replace")  # a terminal that lacks a character gets a question mark, not an error
         rich_signs = (console.encoding or "").lower().startswith("utf")
         self._call, self._good, self._bad, self._bar = "→✓✗│" if rich_signs else ">+x|"
 
-    def wait(self) -> None:
-        """Show that something is being waited for."""
+    def wait(self, address: str = "") -> None:
+        """Show that something is being waited for; the first time, a model inside the process is loaded (`address`)."""
         if self._console.is_terminal and self._status is None:
-            self._status = self._console.status("", spinner="dots")
+            loads = address.startswith(f"{SCHEME}:") and address not in self._loaded
+            self._loaded.add(address)
+            self._status = self._console.status(_LOADING if loads else "", spinner="dots")
             self._status.start()
 
     def settle(self) -> None:

@@ -18,6 +18,7 @@ from mustcall.cli.printing import print_json
 from mustcall.cli.writing import written
 from mustcall.core.errors import ConfigError, UpstreamUnavailable
 from mustcall.core.verdict import Verdict
+from mustcall.gateway.config.settings import ServerSettings
 from mustcall.replay import ReplaySubject
 from mustcall.replay.minimising import Minimised, Minimising, announce_search, ask_of
 from mustcall.replay.reducing import CONFIRMED, CONFIRMING, LEAST_CALLS, NEEDED, TRIALS
@@ -134,7 +135,9 @@ def _report(run: _Run, out: Path, *, as_json: bool) -> None:
             "model": subject.model,
             "wire": f"{found.recorded.wire} to {subject.endpoint.wire}",
         }
-        names = _write(out, files_of(found, subject.endpoint, subject.model, versions))
+        server = ServerSettings()
+        gateway = f"http://{server.host}:{server.port}"
+        names = _write(out, files_of(found, subject.endpoint, subject.model, versions, gateway=gateway))
     if as_json:
         print_json(_told(found, names))
         return

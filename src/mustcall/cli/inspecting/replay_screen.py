@@ -49,7 +49,7 @@ def searching_bar(most: int) -> Generator[Callable[[ReplaySample, Size], None]]:
     count = 0
 
     def words(sample: ReplaySample, size: Size) -> str:
-        return f"{sample.verdict}: {size.tools} tools, {size.messages} messages, {size.bytes / 1000:.1f} kB"
+        return f"{sample.verdict}: {size.tool_words}, {size.message_words}, {size.bytes / 1000:.1f} kB"
 
     if not screen.is_terminal:
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from mustcall.ledger import Ledger, open_ledger
 from mustcall.toolkit.builtin.files import plain
 
 __all__ = [
+    "aligned",
     "cell",
     "config_option",
     "console",
@@ -35,6 +36,8 @@ __all__ = [
 T = TypeVar("T")
 
 _LONGEST = 100
+#: Columns between two cells of a line, and before what goes on from the line above.
+_GAP = 2
 
 #: The ledger of agents, which read no configuration file.
 place_option = click.option(
@@ -101,10 +104,41 @@ def cell(text: str) -> Text:
     return Text(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…")
 
 
-def print_labelled(out: Console, label: str, text: str) -> None:
-    """Print a text behind its label; in a terminal it is broken between words, and stays beside the label."""
-    width = out.width - len(label) if out.is_terminal else 0
-    first, *more = fold(text, width).split("\n")
+def aligned(rows: Sequence[Sequence[Text]], width: int = 0) -> list[Text]:
+    """Return rows as lines with aligned columns, each row on as many lines as its columns need at `width`; 0 is one.
+
+    The same columns go on to the next line in every row, and are indented. A cell may have several lines of its own.
+    """
+    split = [[list(each.split("\n")) for each in row] for row in rows]
+    widths = [max(line.cell_len for lines in column for line in lines) for column in zip(*split, strict=True)]
+    parts: list[dict[int, int]] = [{}]  # the columns of each line, and where they begin
+    end = 0
+    for number, wide in enumerate(widths):
+        if width and parts[-1] and end + wide > width:
+            parts.append({})
+            end = _GAP
+        parts[-1][number] = end
+        end += wide + _GAP
+    lines: list[Text] = []
+    for row in split:
+        for part in parts:
+            for place in range(max(len(row[number]) for number in part)):
+                line = Text()
+                for number, begin in part.items():
+                    line.pad_right(begin - line.cell_len)
+                    line.append_text(row[number][place] if place < len(row[number]) else Text())
+                line.rstrip()
+                lines.append(line)
+    return lines
+
+
+def print_labelled(out: Console, label: str, text: str, *, otherwise: int = 0) -> None:
+    """Print a text behind its label; in a terminal it is broken between words, and stays beside the label.
+
+    Elsewhere it is broken at `otherwise` columns; 0 is one line.
+    """
+    columns = out.width if out.is_terminal else otherwise
+    first, *more = fold(text, columns - len(label) if columns else 0).split("\n")
     out.print(Text.assemble((label, "dim"), first), soft_wrap=True)
     for line in more:
         out.print(Text(" " * len(label) + line), soft_wrap=True)

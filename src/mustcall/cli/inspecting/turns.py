@@ -18,7 +18,16 @@ from rich.text import Text
 from mustcall import __version__
 from mustcall.cli.groups import Group
 from mustcall.cli.inspecting.recording import find_turn
-from mustcall.cli.inspecting.tables import cell, console, gateway_ledger, moment, on_ledger, print_labelled, styled
+from mustcall.cli.inspecting.tables import (
+    aligned,
+    cell,
+    console,
+    gateway_ledger,
+    moment,
+    on_ledger,
+    print_labelled,
+    styled,
+)
 from mustcall.cli.measuring.options import FILE
 from mustcall.cli.printing import json_option, print_json
 from mustcall.cli.writing import written
@@ -44,6 +53,12 @@ _STYLES = {
 #: Seconds between two looks for new turns, and how many one look finds at most.
 _LOOK = 0.5
 _FOUND = 200
+#: The columns of the list. In a terminal, verdicts get what the time and the outcome leave of a line.
+_HEADS = ("time", "outcome", "verdicts", "took", "tokens", "model", "turn")
+_BEFORE = len("2026-11-17 09:00:00  failure  ")
+_LEAST_ROOM = 20
+#: Columns of a line where there is no terminal.
+_USUAL = 80
 #: Lines around a change that are shown.
 _AROUND = 2
 #: The words of attempts.
@@ -96,8 +111,9 @@ def list_command(place: str | None, limit: int, *, as_json: bool, **given: str |
         wanted = " like this" if any(given.values()) else ""
         click.echo(f"no turns{wanted} in the ledger at {where}")
         return
-    for turn in turns:
-        _print_one(turn, as_json=False)
+    out = console()
+    heads = [Text(name, style="bold") for name in _HEADS]
+    _print_rows(out, [heads, *(_cells(turn, _room(out)) for turn in turns)])
 
 
 @command.command(short_help="Show new turns as they end.")
@@ -127,7 +143,7 @@ def _print_one(turn: TurnTrace, *, as_json: bool) -> None:
         print_json(_summary(turn))
     else:
         out = console()
-        out.print(_line(turn, out.width if out.is_terminal else 0), soft_wrap=True)
+        _print_rows(out, [_cells(turn, _room(out), " tokens")])  # no header says it
 
 
 @command.command(short_help="Show one turn and its attempts.")
@@ -191,24 +207,28 @@ def _verdicts(attempts: Sequence[AttemptTrace]) -> Text:
     return Text(" → ").join([_styled(word) + (f" ({times} times)" if times > 1 else "") for word, times in runs])
 
 
-def _line(turn: TurnTrace, width: int = 0) -> Text:
-    """Return a turn, its id last: that is what `show` takes. On one line, or broken between words at `width`."""
-    tokens = f"{turn.input_tokens}+{turn.output_tokens} tokens"
-    words = [
+def _cells(turn: TurnTrace, room: int, unit: str = "") -> list[Text]:
+    """Return the columns of a turn, its id last: that is what `show` takes. Verdicts are broken at `room` columns."""
+    verdicts = _verdicts(turn.attempts) if turn.attempts else Text("-")
+    return [
         Text(moment(turn.at), style="dim"),
         _styled(turn.outcome or str(turn.status)),
-        _verdicts(turn.attempts) if turn.attempts else Text("-"),
+        Text("\n").join(verdicts.wrap(console(), room)) if room else verdicts,
         Text(f"{turn.seconds:.2f} s"),
-        Text(tokens),
+        Text(f"{turn.input_tokens}+{turn.output_tokens}{unit}"),
         cell(turn.model),
         Text(turn.id, style="cyan"),
     ]
-    lines: list[list[Text]] = [[]]
-    for word in words:
-        if width and lines[-1] and Text("  ").join([*lines[-1], word]).cell_len > width:
-            lines.append([Text()])  # what goes on is indented
-        lines[-1].append(word)
-    return Text("\n").join(Text("  ").join(line) for line in lines)
+
+
+def _room(out: Console) -> int:
+    """Return how wide verdicts may be in a terminal, so that they fit beside the time and the outcome; 0 elsewhere."""
+    return max(_LEAST_ROOM, out.width - _BEFORE) if out.is_terminal else 0
+
+
+def _print_rows(out: Console, rows: Sequence[Sequence[Text]]) -> None:
+    for line in aligned(rows, out.width if out.is_terminal else 0):
+        out.print(line, soft_wrap=True)
 
 
 def _print_head(out: Console, turn: TurnTrace) -> None:
@@ -221,7 +241,7 @@ def _print_head(out: Console, turn: TurnTrace) -> None:
     ]
     for name, value in rows:
         if value:
-            print_labelled(out, f"{name:9}", plain(value))
+            print_labelled(out, f"{name:9}", plain(value), otherwise=_USUAL)
 
 
 def _attempts(attempts: Sequence[AttemptTrace]) -> Table:
@@ -235,6 +255,8 @@ def _attempts(attempts: Sequence[AttemptTrace]) -> Table:
             unavailable = _styled(str(Verdict.UNAVAILABLE))
             table.add_row(f"{attempt.number}.{number}", attempt.rung, unavailable, "", seconds, "1", "", cell(again))
         wrong = attempt.problem or attempt.error or ""
+        if not wrong and attempt.verdict == Verdict.FORCE_MISSED:
+            wrong = "not the call that was demanded" if attempt.tool else "no call came"
         if not wrong.startswith(attempt.tool):
             wrong = f"{attempt.tool}: {wrong}" if wrong else attempt.tool
         table.add_row(

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import signal
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
@@ -44,6 +45,7 @@ from mustcall.probe import (
     profile_of,
     read_result,
 )
+from mustcall.probe.catalogue import CELLS
 from mustcall.probe.clients import NEEDS
 from mustcall.probe.facts import has_answers
 from mustcall.probe.page import write_badge, write_page
@@ -97,7 +99,10 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     chosen: str
 
 
-@click.command(name="probe", short_help="Measure what an endpoint really does.")
+_GUARANTEES = f"Guarantees that --cell takes: {', '.join(dict.fromkeys(cell.guarantee for cell in CELLS))}."
+
+
+@click.command(name="probe", short_help="Measure what an endpoint really does.", epilog=_GUARANTEES)
 @click.argument("upstream", type=UPSTREAM, required=False)
 @click.option("--config", "file", type=FILE, help="The file to read.  [default: $MUSTCALL_CONFIG, else mustcall.toml]")
 @click.option("--model", "-m", help="The model's name; needed where the upstream lists several.")
@@ -151,7 +156,7 @@ def command(*, level: str | None, client: str | None, ports: tuple[int, ...], **
     machine.
 
     What is planned is printed first: requests, tokens and cost at most. No more is ever sent, and nothing of yours: all
-    words come from mustcall. A rate limit is waited for. Ctrl-C keeps what was measured.
+    words come from mustcall. A rate limit is waited for. Ctrl-C and SIGTERM keep what was measured.
 
     Verdicts: held, flaky, ignored (200 and not done), refused (4xx), crashed (5xx), unmeasured. Owners: parser (the
     text holds the call), server, model, transport. Intervals are Wilson's, 95 %.
@@ -181,7 +186,7 @@ def command(*, level: str | None, client: str | None, ports: tuple[int, ...], **
     interrupted = False
     try:
         asyncio.run(run.measure())
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):  # Ctrl-C, SIGTERM
         interrupted = True
     except UpstreamError as error:
         click.echo(f"mustcall: not measurable: {error.message}; start it, or correct its address", err=True)
@@ -248,6 +253,7 @@ class _Run:
             cells = cells_for(wire, options.level, options.client, options.only)
             plan = plan_probe(cells, wire, options.level, subject.price, client=options.client, max_usd=options.max_usd)
             self._announce(plan, subject)
+            self._end_on_sigterm()
             prober = self.prober = Prober(subject, plan)
             from mustcall.cli.measuring.probe_screen import live_matrix  # noqa: PLC0415  `--help` needs no rich
 
@@ -255,6 +261,13 @@ class _Run:
                 async with contextlib.aclosing(prober.run()) as changes:
                     async for cell in changes:
                         show(cell)
+
+    @staticmethod
+    def _end_on_sigterm() -> None:
+        """Let SIGTERM cancel the measurement. SIGINT cannot stand for it: shells ignore it for what `&` starts."""
+        task = asyncio.current_task()
+        assert task is not None  # it is called in a coroutine
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
     @contextlib.asynccontextmanager
     async def _subject(self) -> AsyncGenerator[Subject]:

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Generator
 
+import click
 from rich.console import Console, Group
 from rich.live import Live
 from rich.padding import Padding
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from mustcall.probe import CellResult, CellVerdict, Drift, ProbePlan, ProbeResult
 from mustcall.probe.planning import RequestBudget
+from mustcall.probe.verdicts import is_settled
 from mustcall.probe.wording import MARKS, headline, of, written_interval
 from mustcall.toolkit.builtin.files import plain
 
@@ -32,7 +34,10 @@ _GAP = 2
 
 @contextlib.contextmanager
 def live_matrix(plan: ProbePlan, request_budget: RequestBudget) -> Generator[Callable[[CellResult], None]]:
-    """Show the cells while they are measured: a line for each group, a mark for each cell. Terminals only."""
+    """Show the cells while they are measured: a line for each group, a mark for each cell.
+
+    Where there is no terminal, a line is printed when a cell is done.
+    """
     console = Console(stderr=True)
     found: dict[str, CellResult] = {}
 
@@ -49,7 +54,7 @@ def live_matrix(plan: ProbePlan, request_budget: RequestBudget) -> Generator[Cal
         return Group(grid, Text(f"{request_budget.requests} of at most {plan.most_requests} requests", style="dim"))
 
     if not console.is_terminal:
-        yield lambda _cell: None
+        yield _Lines(plan).show
         return
     with Live(draw(), console=console, transient=True, refresh_per_second=8) as live:
 
@@ -58,6 +63,21 @@ def live_matrix(plan: ProbePlan, request_budget: RequestBudget) -> Generator[Cal
             live.update(draw())
 
         yield show
+
+
+class _Lines:
+    """Prints each cell once, when its tries are done."""
+
+    def __init__(self, plan: ProbePlan) -> None:
+        self._of = sum(cell.script is not None for cell in plan.cells)
+        self._done: set[str] = set()
+
+    def show(self, cell: CellResult) -> None:
+        if cell.id in self._done or (len(cell.outcomes) < cell.planned and not is_settled(cell.outcomes)):
+            return
+        self._done.add(cell.id)
+        words = " ".join(filter(None, (MARKS[cell.verdict], str(cell.verdict), of(cell))))
+        click.echo(f"[{len(self._done)}/{self._of}] {cell.id} {words}", err=True)
 
 
 def print_matrix(result: ProbeResult) -> None:

@@ -10,7 +10,15 @@ from pathlib import Path
 import click
 
 from mustcall.cli.setup.naming import UPSTREAM
-from mustcall.cli.setup.offering import Offer, choose_offer, find_offers, read_ports
+from mustcall.cli.setup.offering import (
+    PLACEHOLDER,
+    REPLACE,
+    Offer,
+    choose_offer,
+    find_offers,
+    only_listed,
+    read_ports,
+)
 from mustcall.cli.writing import written
 from mustcall.core.errors import ConfigError
 from mustcall.gateway.config.client_setup import client_lines
@@ -19,6 +27,7 @@ from mustcall.gateway.config.settings import DEFAULT_FILE, ServerSettings
 from mustcall.upstream.address import read_address
 from mustcall.upstream.embedded.engine import engine_problem
 from mustcall.upstream.embedded.store import locate
+from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.providers import EMBEDDED, local_providers
 
 __all__ = ["command"]
@@ -153,12 +162,24 @@ def _report(file: Path, planned: tuple[FirstUpstream, ...], host: str, port: int
     named = "" if file == Path(DEFAULT_FILE) else f" --config {file}"
     click.echo(f"serve it:  mustcall serve{named}")
     click.echo(f"check it:  mustcall doctor{named}")
-    known = next((upstream.model for upstream in planned if upstream.model), "")
-    model = known or ("local" if planned[0].is_embedded else "MODEL")
+    model = _shown_model(planned)
+    if model == PLACEHOLDER:
+        click.echo(f"\n{REPLACE}:")
     reached = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host  # noqa: S104  read, not bound
     for client in client_lines(f"http://{reached}:{port}", model):
         click.echo(f"\n{client.name}" + (f", in {client.where}" if client.where else ""))
         click.echo("\n".join(f"  {line}".rstrip() for line in client.text.splitlines()))
+
+
+def _shown_model(planned: tuple[FirstUpstream, ...]) -> str:
+    """Return the model's name for the lines of clients: a written one, or that of a server that has only one."""
+    known = next((upstream.model for upstream in planned if upstream.model), "")
+    first = planned[0]
+    if known or first.is_embedded:
+        return known or "local"
+    if len(planned) > 1 or first.key_env is not None:
+        return PLACEHOLDER
+    return only_listed(Endpoint(name=first.name, wire=first.wire, base_url=first.base_url)) or PLACEHOLDER
 
 
 def _missing(upstream: FirstUpstream) -> str | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 
 import click
 import msgspec
@@ -9,12 +10,21 @@ import msgspec
 from mustcall.core.errors import MustcallError
 from mustcall.gateway.config.first_config import plan_upstreams
 from mustcall.upstream.discovering import FoundServer, discover, proxied, servers_at
+from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.http import HttpTransport
+from mustcall.upstream.listing import ask_models
 from mustcall.upstream.providers import EMBEDDED, PROVIDERS
 
-__all__ = ["Offer", "choose_offer", "find_offers", "read_ports"]
+__all__ = ["PLACEHOLDER", "REPLACE", "Offer", "choose_offer", "find_offers", "only_listed", "read_ports"]
 
 _MOST_MODELS = 8
+#: What stands in lines to copy where the model's name is not known, and what is said of it.
+PLACEHOLDER = "MODEL"
+REPLACE = f"replace {PLACEHOLDER} by the model's name"
+#: Seconds that a server has to list its models where that only makes lines to copy better.
+_LIST_SECONDS = 1.0
+#: Names that mean nothing to a shell: they come from a server and stand in lines that people copy.
+_HARMLESS = re.compile(r"[\w./:@+-]{1,200}", re.ASCII)
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -84,3 +94,20 @@ def choose_offer(offers: list[Offer]) -> Offer:
             click.echo(f"  {error.message}")
         else:
             return Offer(address, address)
+
+
+def only_listed(endpoint: Endpoint) -> str:
+    """Return the one model that a server lists; empty where it lists several, or does not answer at once."""
+    try:
+        models = asyncio.run(_listed(endpoint))
+    except MustcallError:
+        return ""
+    return models[0] if len(models) == 1 and _HARMLESS.fullmatch(models[0]) else ""
+
+
+async def _listed(endpoint: Endpoint) -> tuple[str, ...]:
+    transport = HttpTransport()
+    try:
+        return (await ask_models(endpoint, transport, seconds=_LIST_SECONDS)).models or ()
+    finally:
+        await transport.close()

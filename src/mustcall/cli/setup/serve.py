@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+import sys
 from collections.abc import Callable, Generator
 from functools import partial
 from itertools import chain
@@ -14,6 +15,7 @@ import msgspec
 from click.core import ParameterSource
 
 from mustcall.cli.setup.naming import UPSTREAM
+from mustcall.cli.setup.offering import PLACEHOLDER, REPLACE, only_listed
 from mustcall.core.errors import UnknownModel
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import OperatorSettings
@@ -32,7 +34,7 @@ from mustcall.upstream.embedded.store import SCHEME
 __all__ = ["command"]
 
 _CURL = """\
-  curl -s {url}/v1/chat/completions -H 'content-type: application/json'{key} -d '{body}'
+  curl -sS {url}/v1/chat/completions -H 'content-type: application/json'{key} -d '{body}'
 """
 #: The model's name in the lines to try: the embedded model goes by any.
 _LOCAL = "local"
@@ -155,8 +157,9 @@ def command(
         listener = bind(settings.server, or_any_port=not chosen)
         address, bound = listener.getsockname()[:2]
         url = f"http://[{address}]:{bound}" if ":" in address else f"http://{address}:{bound}"
+        model = _LOCAL if demo else _shown_model(settings)
         with listener:
-            run(settings, listener, lambda: _announce(url, settings, demo=demo, workers=workers))
+            run(settings, listener, lambda: _announce(url, settings, model, demo=demo, workers=workers))
 
 
 def _with_workers(
@@ -188,7 +191,21 @@ def _demo_settings(
         )
 
 
-def _announce(url: str, settings: Settings, *, demo: bool, workers: int = 1) -> None:
+def _shown_model(settings: Settings) -> str:
+    """Return the model's name for the line to try; at a terminal, a server that nobody named one for is asked."""
+    routed = (route.model for route in settings.routes if "*" not in route.model)
+    own = (endpoint.model for endpoint in settings.endpoints if endpoint.model and not settings.routes)
+    model = next(chain(routed, own), "")
+    if model or settings.routes or len(settings.endpoints) != 1 or not sys.stdout.isatty():
+        return model or PLACEHOLDER
+    endpoint = settings.endpoints[0]
+    # No key is spent on a line to try, and a model inside the process goes by any name.
+    if endpoint.api_key is not None or not endpoint.base_url.startswith(("http://", "https://")):
+        return PLACEHOLDER
+    return only_listed(endpoint) or PLACEHOLDER
+
+
+def _announce(url: str, settings: Settings, model: str, *, demo: bool, workers: int = 1) -> None:
     tell(f"mustcall listens on {url}" + (f" with {workers} workers" if workers > 1 else ""))
     if settings.server.port and not url.endswith(f":{settings.server.port}"):
         tell(f"  note: port {settings.server.port} is taken, so a free one was chosen", err=True)
@@ -206,11 +223,8 @@ def _announce(url: str, settings: Settings, *, demo: bool, workers: int = 1) -> 
         tell(f"  page at {url}/ui: every turn, in a browser")
     if not settings.client_keys and settings.server.host not in ("127.0.0.1", "localhost", "::1"):
         tell("  note: other machines may reach it, and no key is wanted (client_keys_env)", err=True)
-    tell("Try it:")
-    routed = (route.model for route in settings.routes if "*" not in route.model)
-    own = (endpoint.model for endpoint in settings.endpoints if endpoint.model and not settings.routes)
-    model = next(chain(routed, own), "MODEL")
     shows_call = demo or _is_embedded(_LOCAL, settings)
+    tell("Try it:" if shows_call or model != PLACEHOLDER else f"Try it ({REPLACE}):")
     body = _CALL_BODY if shows_call else f'{{"model":"{model}","messages":[{{"role":"user","content":"Hello"}}]}}'
     key = ' -H "authorization: Bearer $KEY"' if settings.client_keys else ""
     tell(_CURL.format(url=url, body=body, key=key), end="")

@@ -129,6 +129,8 @@ class Judging:
         if context.progress.failed is not None:
             context.progress.failed(error, record)
         if isinstance(error, ModelError):
+            # A run may ask in several turns, and its error counts the attempts of all of them.
             count = len(record.attempts)
-            _logger.warning("request %s: %s in %d attempts", context.inbound.request_id, error.code, count)
+            made = f"{count} attempt{'' if count == 1 else 's'}"
+            _logger.warning("request %s: %s after %s of this turn", context.inbound.request_id, error.code, made)
         return error

@@ -30,8 +30,9 @@ def cells_for(wire: Wire, level: Level, client: Client | None = None, only: Iter
     names = frozenset(only)
     known = {cell.id for cell in CELLS} | {cell.guarantee for cell in CELLS}
     for name in names - known:
-        meant = nearest(name, known)
-        raise ConfigError(f"there is no cell {name!r}" + (f"; did you mean {meant!r}?" if meant else ""))
+        meant = nearest(name, known) or next((cell.guarantee for cell in CELLS if cell.fact == name), None)
+        asked = f"did you mean {meant!r}? " if meant else ""
+        raise ConfigError(f"there is no cell {name!r}; {asked}`mustcall probe --help` names the guarantees")
     return tuple(
         cell
         for cell in CELLS

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple, TypeVar
 
+from mustcall.upstream.failures import reason_of
 from mustcall.upstream.http1.answer import Hangup
 from mustcall.upstream.http1.connection import Connection
 from mustcall.upstream.http1.tunnel import ProxyHop, ProxyUnreachable, TunnelOpening
@@ -128,7 +129,7 @@ class Dialler:
                 return (await self._speak(make, sock, named))[1]
             transport, tunnel = await self._speak(lambda: TunnelOpening(self._loop, hop, to.host, to.port), sock, named)
         except OSError as error:
-            raise ProxyUnreachable(error.strerror or type(error).__name__) from error
+            raise ProxyUnreachable(reason_of(error)) from error
         except ValueError as error:  # a name that cannot be looked up
             raise ProxyUnreachable("its address is none") from error
         try:
