@@ -311,7 +311,7 @@ def test_rules_come_from_the_configuration(tmp_path: Path) -> None:
             '[[grounding]]\nname = "hero"\ntriggers = "hero os|hero_*"\ntool = "search_hero_docs"\n',
             encoding="utf-8",
         )
-        with RunningGateway(settings=load_settings(file, environment={})) as gateway:
+        with RunningGateway(settings=load_settings(file, environment={"MUSTCALL_LEDGER": "off"})) as gateway:
             answer = post(f"{gateway.base_url}/chat/completions", _asked("chat", QUESTION))
         assert answer.status == 200
         assert [one.body for one in upstream.requests] == [_asked("chat", QUESTION, choice="search_hero_docs")]

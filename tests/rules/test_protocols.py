@@ -352,7 +352,7 @@ def test_override_in_the_configuration(tmp_path: Path) -> None:
             f'[[upstream]]\nname = "up"\nwire = "chat"\nbase_url = "{upstream.base_url}"\n\n'
             '[[profile]]\nmodels = ["gpt-4o*"]\nprotocol = "prompt"\n'
         )
-        with RunningGateway(settings=load_settings(file, environment={})) as gateway:
+        with RunningGateway(settings=load_settings(file, environment={"MUSTCALL_LEDGER": "off"})) as gateway:
             key = {"authorization": "Bearer sk-test"}
             answer = post(gateway.url + PATHS["chat"], request("chat", model=NATIVE), key)
         assert [one.body for one in upstream.requests] == [prompted("chat")]
