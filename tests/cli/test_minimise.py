@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
@@ -339,12 +340,18 @@ def test_the_gateway_is_the_one_that_serve_starts(tmp_path: Path, monkeypatch: p
     """The address in what is written is where `mustcall serve` listens without options."""
     leave_all("minimising sends what it pleases; what is written is looked at")
     named: list[str] = []
+    inside: dict[str, str] = {}
 
-    def noted(*given: Any, gateway: str) -> dict[str, str]:
+    def noted(found: Any, endpoint: Endpoint, *given: Any, gateway: str) -> dict[str, str]:
         named.append(gateway)
-        return files_of(*given, gateway=gateway)
+        file = msgspec.structs.replace(endpoint, base_url="embedded:/home/me/a.gguf")
+        inside.update(files_of(found, file, *given, gateway=gateway))
+        return files_of(found, endpoint, *given, gateway=gateway)
 
     monkeypatch.setattr("mustcall.cli.inspecting.minimise.files_of", noted)
     with ScriptedUpstream(adversary()) as upstream:
         minimise(tmp_path, upstream, Wire.CHAT)
     assert named == ["http://127.0.0.1:8484"]
+    assert "embedded:/home/me/a.gguf" in inside["curl.sh"]
+    assert "embedded:a.gguf" in inside["issue.md"]  # it is for others: no folder of this machine
+    assert "/home" not in inside["issue.md"]

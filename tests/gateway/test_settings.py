@@ -13,7 +13,8 @@ from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.engine.explaining import explain
 from mustcall.engine.turns import OperatorSettings
-from mustcall.gateway.config.settings import load_settings, settings_from_flags
+from mustcall.gateway.config.first_config import compose, plan_upstreams
+from mustcall.gateway.config.settings import ServerSettings, load_settings, settings_from_flags
 from mustcall.policy.facts.controls import Controls, Limits, OnUnmet, ToolControls
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.failures.backoff import Backoff
@@ -439,12 +440,12 @@ def test_the_kind_of_server_is_kept(tmp_path: Path) -> None:
     (written,) = load_settings(file, environment={}).endpoints
     (flagged,) = load_settings(upstream_flags=["llamacpp:m"], environment={}).endpoints
     (address,) = load_settings(upstream_flags=["chat=http://127.0.0.1:9999/v1"], environment={}).endpoints
-    assert [one.server for one in (written, flagged, address, Upstream("llamacpp:m").endpoint)] == [
-        "llamacpp",
-        "llamacpp",
-        "",
-        "llamacpp",
-    ]
+    (called,) = load_settings(upstream_flags=["llamacpp:chat=http://127.0.0.1:9999/v1"], environment={}).endpoints
+    file.write_text(compose(plan_upstreams(["llamacpp:"], {}), ServerSettings()), encoding="utf-8")
+    (begun,) = load_settings(file, environment={}).endpoints
+    own = [Upstream(where, model="m").endpoint for where in ("llamacpp:m", "llamacpp:chat=http://127.0.0.1:9999/v1")]
+    assert {one.server for one in (written, flagged, called, begun, *own)} == {"llamacpp"}
+    assert address.server == Upstream("chat=http://127.0.0.1:9999/v1", model="m").endpoint.server == ""
     offered = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in "ab"]
     body = {
         "model": "m",

@@ -151,6 +151,11 @@ class Prober:
         self._sent = 0
 
     @property
+    def endpoint(self) -> Endpoint:
+        """The upstream that is measured."""
+        return self._subject.endpoint
+
+    @property
     def result(self) -> ProbeResult:
         """Everything that was measured so far."""
         subject, plan = self._subject, self.plan

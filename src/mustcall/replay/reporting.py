@@ -147,10 +147,14 @@ def files_of(
 ) -> dict[str, str]:
     """Return every file by its name; `gateway` is where a gateway on this machine listens."""
     send = curl_line(found.recorded.wire, endpoint, gateway)
+    told = send  # an issue is for others: of a file it has the name, without the folders of this machine
+    scheme, _, name = endpoint.base_url.rpartition("/")
+    if scheme and not endpoint.base_url.startswith(("http://", "https://")):
+        told = send.replace(endpoint.base_url, f"{scheme.partition(':')[0]}:{name}")
     files = {
         _REQUEST: msgspec.json.format(found.recorded.body, indent=2).decode() + "\n",
         _CURL: _SCRIPT.format(line=send),
-        _ISSUE: issue_text(found, model, versions, send),
+        _ISSUE: issue_text(found, model, versions, told),
     }
     test = None if found.redacted else write_test(found, endpoint, model)
     if test is not None:

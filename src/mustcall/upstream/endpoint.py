@@ -35,7 +35,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     stateful: bool = True
     #: The model it is asked for, whatever name the caller uses; empty where the caller's own name is passed on.
     model: str = ""
-    #: The short name of the server (`llamacpp`), where it was named by one: its address may say nothing of it.
+    #: The short name of the server (`llamacpp`), where it was named by one or is called so: its address may not tell.
     server: str = ""
 
     @property

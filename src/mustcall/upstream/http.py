@@ -246,8 +246,6 @@ class HttpTransport:
                     raise
                 if connection.begun:
                     return HttpReply(connection, origin, call, self._limits)
-                if kept and not connection.answered and not isinstance(connection.error, TimeoutError):
-                    origin.note_end(connection)
                 again = kept and call.method in _REPEATABLE and not connection.answered
                 if not again or isinstance(connection.error, TimeoutError):
                     origin.give(connection)

@@ -12,7 +12,16 @@ from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.upstream.embedded.store import SCHEME
 
-__all__ = ["EMBEDDED", "PROVIDERS", "Provider", "find_key", "local_providers", "markdown", "provider_at"]
+__all__ = [
+    "EMBEDDED",
+    "PROVIDERS",
+    "Provider",
+    "find_key",
+    "local_providers",
+    "markdown",
+    "provider_at",
+    "server_called",
+]
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +97,11 @@ _HOSTS = {urlsplit(provider.base_url).hostname: provider for provider in _TABLE 
 def local_providers() -> tuple[Provider, ...]:
     """Return the servers that are looked for on this machine, each at its usual port."""
     return tuple(provider for provider in _TABLE if provider.is_local)
+
+
+def server_called(name: str) -> str:
+    """Return the short name of a server on this machine where a name is one, empty for any other name."""
+    return name if name in PROVIDERS and PROVIDERS[name].is_local else ""
 
 
 def provider_at(base_url: str) -> Provider | None:

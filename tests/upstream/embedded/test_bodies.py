@@ -131,12 +131,14 @@ def test_pieces_as_events(usage: bool) -> None:
     ("pattern", "written"),
     [
         (r"^\d{4}-\d\d$", "^[0-9]{4}-[0-9][0-9]$"),
-        (r"^[\d.]{1,9}\s\w$", "^[0-9.]{1,9}[ ][A-Za-z0-9_]$"),
+        (r"^[\d.]{1,9}\s\w$", "^[0-9.]{1,9}[ ][_A-Za-z0-9]$"),
         (r"^\\d$", r"^\\d$"),
         ("^[a-z]+$", "^[a-z]+$"),
         (r"^\w+$", None),
         (r"^\d{2,}$", None),
         (r"^[*+]\d$", "^[*+][0-9]$"),
+        (r"^\d[^\s]{1,5}$", None),
+        (r"^\d[{,}]$", "^[0-9][{,}]$"),
     ],
 )
 def test_patterns_are_what_the_grammar_knows(pattern: str, written: str | None) -> None:

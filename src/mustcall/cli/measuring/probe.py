@@ -267,7 +267,8 @@ class _Run:
         """Let SIGTERM cancel the measurement. SIGINT cannot stand for it: shells ignore it for what `&` starts."""
         task = asyncio.current_task()
         assert task is not None  # it is called in a coroutine
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        with contextlib.suppress(NotImplementedError):  # Windows has no such signal
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
     @contextlib.asynccontextmanager
     async def _subject(self) -> AsyncGenerator[Subject]:
@@ -339,7 +340,7 @@ def _keep(prober: Prober, settings: Settings, keeper: Keeper | None) -> None:
     if not profile.facts:
         click.echo("no fact was settled" + ("; nothing was written" if keeper else ""), err=True)
         return
-    endpoint = Endpoint(name=result.upstream, wire=result.wire, base_url=result.base_url)
+    endpoint = prober.endpoint
     for line in compare_plans(profile, endpoint, settings.operator).lines():
         tell(line)
     if keeper is not None:

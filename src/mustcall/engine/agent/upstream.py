@@ -20,7 +20,7 @@ from mustcall.profiles import Learnt, MeasuredProfile, ProfileOverride, read_pro
 from mustcall.upstream.address import read_address
 from mustcall.upstream.embedded.store import named_address
 from mustcall.upstream.endpoint import Endpoint
-from mustcall.upstream.providers import EMBEDDED, find_key
+from mustcall.upstream.providers import EMBEDDED, find_key, server_called
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.seam import Transport
 from mustcall.wire.registry import CODECS
@@ -121,7 +121,11 @@ def _read(where: str, api_key: str | None) -> tuple[Endpoint, str]:
     provider, url = address.provider, named_address(address.base_url)
     host = _host_of(url, where)
     if provider is None:
-        return Endpoint(name=address.name or host, wire=address.wire, base_url=url.rstrip("/")), address.model
+        name = address.name or host
+        return (
+            Endpoint(name=name, wire=address.wire, base_url=url.rstrip("/"), server=server_called(name)),
+            address.model,
+        )
     key = find_key(provider, f"upstream {where!r}", os.environ) if api_key is None else api_key
     model = address.model or (EMBEDDED_MODEL if provider is EMBEDDED else "")
     return Endpoint(name=provider.name, wire=provider.wire, base_url=url, api_key=key, server=provider.name), model

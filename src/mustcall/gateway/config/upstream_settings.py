@@ -14,7 +14,7 @@ from mustcall.upstream.address import read_address
 from mustcall.upstream.embedded.engine import engine_problem
 from mustcall.upstream.embedded.store import SCHEME, locate, named_address, stand_in_note, weights_without_name
 from mustcall.upstream.endpoint import Endpoint
-from mustcall.upstream.providers import find_key
+from mustcall.upstream.providers import find_key, server_called
 from mustcall.upstream.seam import Timeouts
 from mustcall.wire.registry import CODECS
 
@@ -168,7 +168,7 @@ def make_endpoint(upstream: UpstreamSettings, env: Mapping[str, str], key_env: s
     provider = read_address(upstream.use).provider if upstream.use else None
     return Endpoint(
         name=upstream.name,
-        server="" if provider is None else provider.name,
+        server=server_called(upstream.name) if provider is None else provider.name,
         wire=upstream.wire,
         base_url=named_address(upstream.base_url.rstrip("/")),
         api_key=key,

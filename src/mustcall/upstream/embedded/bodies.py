@@ -61,9 +61,10 @@ _DEFAULT_TEMPERATURE = 0.2
 
 #: Sets of characters that the engine's grammar does not know by these names: it would take any text. Of the blanks a
 #: space is the only one that stands in a JSON text as it is.
-_SETS = {r"\d": "0-9", r"\w": "A-Za-z0-9_", r"\s": " "}
+_SETS = {r"\d": "0-9", r"\w": "_A-Za-z0-9", r"\s": " "}
 _CHARACTER = re.compile(r"\\?.", re.DOTALL)
-_NO_END = re.compile(r"\{\d*,\}")
+_NO_END = re.compile(r"\{\d+,\}")
+_NOT_BLANK = re.compile(r"\[\^[^]]*\\s")
 #: What of a request holds schemas, and what of a schema holds values that are none.
 _WITH_SCHEMAS = ("tools", "response_format", "json_schema")
 _VALUES = frozenset({"const", "enum", "default", "examples"})
@@ -134,10 +135,10 @@ def _with_known_sets(value: Any) -> Any:
 
 
 def spelt_out(pattern: str) -> str | None:
-    """Return a pattern with the characters of its sets in place of their short names; None where it has no end.
+    """Return a pattern with the characters of its sets in place of their short names; None where that is no help.
 
     The engine takes any text for a pattern with a name it does not know. Of a pattern without an end it would let a
-    small model write characters of one set for ever, where any text has a limit.
+    small model write characters of one set for ever, where any text has a limit. What is not blank cannot be spelt.
     """
     out: list[str] = []
     inside = named = endless = False
@@ -151,7 +152,7 @@ def spelt_out(pattern: str) -> str | None:
         out.append(character)
     if not named:
         return pattern
-    return None if endless or _NO_END.search(pattern) else "".join(out)
+    return None if endless or _NO_END.search(pattern) or _NOT_BLANK.search(pattern) else "".join(out)
 
 
 def fault_of(refused: EngineRefused, context: int) -> HttpFault:

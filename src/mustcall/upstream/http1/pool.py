@@ -47,14 +47,8 @@ class PooledOrigin:
             connection, _ = resting.popitem()
             if not connection.is_stale():
                 return connection
-            self.note_end(connection)
             connection.abort()
         return None
-
-    def note_end(self, connection: Connection) -> None:
-        """Take note that the peer ended a connection that rested, or that was used again without an answer."""
-        if connection.rested < _SOON:
-            self._distrusted = self._loop.time() + _DISTRUST
 
     def give(self, connection: Connection) -> None:
         """End an exchange: keep its connection for the next if it has come to a clean end, close it otherwise."""
@@ -76,8 +70,9 @@ class PooledOrigin:
 
     def forget(self, connection: Connection) -> None:
         """Drop a connection that has ended."""
-        if self._resting.pop(connection, self) is None:
-            self.note_end(connection)
+        # One that ends under a request is no sign: the upstream may have failed at that request.
+        if self._resting.pop(connection, self) is None and connection.rested < _SOON:
+            self._distrusted = self._loop.time() + _DISTRUST
 
 
 class Pool:
