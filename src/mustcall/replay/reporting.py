@@ -72,7 +72,7 @@ def curl_line(recorded_wire: Wire, endpoint: Endpoint, gateway: str) -> str:
     A model inside the process has no address that curl knows: it is asked through the gateway at `gateway`, and how to
     start that stands before the command.
     """
-    if not endpoint.base_url.startswith(("http://", "https://")):
+    if not _is_served(endpoint):
         return _through_gateway(recorded_wire, endpoint, gateway)
     headers = ["content-type: application/json"]
     if endpoint.wire is Wire.MESSAGES:
@@ -82,6 +82,11 @@ def curl_line(recorded_wire: Wire, endpoint: Endpoint, gateway: str) -> str:
     given = " ".join(f'-H "{header}"' for header in headers)
     note = "" if recorded_wire is endpoint.wire else f"  # the file is written for the {recorded_wire} wire"
     return f"curl -sS {shlex.quote(endpoint.base_url + codec_for(endpoint.wire).path)} {given} -d @{_REQUEST}{note}"
+
+
+def _is_served(endpoint: Endpoint) -> bool:
+    """Tell whether an upstream has an address; a model inside the process has none."""
+    return endpoint.base_url.startswith(("http://", "https://"))
 
 
 def _through_gateway(wire: Wire, endpoint: Endpoint, gateway: str) -> str:
@@ -146,15 +151,14 @@ def files_of(
     found: Minimised, endpoint: Endpoint, model: str, versions: Mapping[str, str], *, gateway: str
 ) -> dict[str, str]:
     """Return every file by its name; `gateway` is where a gateway on this machine listens."""
-    send = curl_line(found.recorded.wire, endpoint, gateway)
-    told = send  # an issue is for others: of a file it has the name, without the folders of this machine
-    scheme, _, name = endpoint.base_url.rpartition("/")
-    if scheme and not endpoint.base_url.startswith(("http://", "https://")):
-        told = send.replace(endpoint.base_url, f"{scheme.partition(':')[0]}:{name}")
+    wire, shown = found.recorded.wire, endpoint
+    if not _is_served(endpoint):  # an issue is for others: of a file it has the name, without this machine's folders
+        scheme, _, file = endpoint.base_url.partition(":")
+        shown = msgspec.structs.replace(endpoint, base_url=f"{scheme}:{file.rpartition('/')[2]}")
     files = {
         _REQUEST: msgspec.json.format(found.recorded.body, indent=2).decode() + "\n",
-        _CURL: _SCRIPT.format(line=send),
-        _ISSUE: issue_text(found, model, versions, told),
+        _CURL: _SCRIPT.format(line=curl_line(wire, endpoint, gateway)),
+        _ISSUE: issue_text(found, model, versions, curl_line(wire, shown, gateway)),
     }
     test = None if found.redacted else write_test(found, endpoint, model)
     if test is not None:

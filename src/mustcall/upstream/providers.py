@@ -20,7 +20,7 @@ __all__ = [
     "local_providers",
     "markdown",
     "provider_at",
-    "server_called",
+    "server_name",
 ]
 
 
@@ -99,8 +99,10 @@ def local_providers() -> tuple[Provider, ...]:
     return tuple(provider for provider in _TABLE if provider.is_local)
 
 
-def server_called(name: str) -> str:
-    """Return the short name of a server on this machine where a name is one, empty for any other name."""
+def server_name(provider: Provider | None, name: str) -> str:
+    """Return the short name of an upstream's server: its provider's, or its own if that is a local server's."""
+    if provider is not None:
+        return provider.name
     return name if name in PROVIDERS and PROVIDERS[name].is_local else ""
 
 

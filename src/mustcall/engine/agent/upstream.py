@@ -20,7 +20,7 @@ from mustcall.profiles import Learnt, MeasuredProfile, ProfileOverride, read_pro
 from mustcall.upstream.address import read_address
 from mustcall.upstream.embedded.store import named_address
 from mustcall.upstream.endpoint import Endpoint
-from mustcall.upstream.providers import EMBEDDED, find_key, server_called
+from mustcall.upstream.providers import EMBEDDED, find_key, server_name
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.seam import Transport
 from mustcall.wire.registry import CODECS
@@ -122,10 +122,8 @@ def _read(where: str, api_key: str | None) -> tuple[Endpoint, str]:
     host = _host_of(url, where)
     if provider is None:
         name = address.name or host
-        return (
-            Endpoint(name=name, wire=address.wire, base_url=url.rstrip("/"), server=server_called(name)),
-            address.model,
-        )
+        server = server_name(None, name)
+        return Endpoint(name=name, wire=address.wire, base_url=url.rstrip("/"), server=server), address.model
     key = find_key(provider, f"upstream {where!r}", os.environ) if api_key is None else api_key
     model = address.model or (EMBEDDED_MODEL if provider is EMBEDDED else "")
     return Endpoint(name=provider.name, wire=provider.wire, base_url=url, api_key=key, server=provider.name), model

@@ -14,7 +14,7 @@ from mustcall.upstream.address import read_address
 from mustcall.upstream.embedded.engine import engine_problem
 from mustcall.upstream.embedded.store import SCHEME, locate, named_address, stand_in_note, weights_without_name
 from mustcall.upstream.endpoint import Endpoint
-from mustcall.upstream.providers import find_key, server_called
+from mustcall.upstream.providers import Provider, find_key, server_name
 from mustcall.upstream.seam import Timeouts
 from mustcall.wire.registry import CODECS
 
@@ -154,7 +154,8 @@ def make_endpoint(upstream: UpstreamSettings, env: Mapping[str, str], key_env: s
     for name, value in upstream.headers.items():
         if not _HEADER_NAME.fullmatch(name) or not value.isprintable():
             raise ConfigError(f"{where}: the header {name!r} is not one HTTP can carry")
-    key = _key(upstream, where, env, key_env)
+    provider = read_address(upstream.use).provider if upstream.use else None
+    key = _key(upstream, provider, where, env, key_env)
     for field in ("connect_timeout", "read_timeout", "idle_timeout"):
         if getattr(upstream, field) <= 0:
             raise ConfigError(f"{where}: {field} must be above 0 seconds")
@@ -165,10 +166,9 @@ def make_endpoint(upstream: UpstreamSettings, env: Mapping[str, str], key_env: s
     for field in ("retries", "backoff_base", "backoff_cap", "longest_wait"):
         if not 0 <= getattr(upstream, field) < inf:
             raise ConfigError(f"{where}: {field} must be 0 or more, got {getattr(upstream, field)}")
-    provider = read_address(upstream.use).provider if upstream.use else None
     return Endpoint(
         name=upstream.name,
-        server=server_called(upstream.name) if provider is None else provider.name,
+        server=server_name(provider, upstream.name),
         wire=upstream.wire,
         base_url=named_address(upstream.base_url.rstrip("/")),
         api_key=key,
@@ -188,9 +188,10 @@ def make_endpoint(upstream: UpstreamSettings, env: Mapping[str, str], key_env: s
     )
 
 
-def _key(upstream: UpstreamSettings, where: str, env: Mapping[str, str], key_env: str | None) -> str | None:
+def _key(
+    upstream: UpstreamSettings, provider: Provider | None, where: str, env: Mapping[str, str], key_env: str | None
+) -> str | None:
     """Return the key in the variable that is named, else, at the provider's own address, in the provider's."""
-    provider = read_address(upstream.use).provider if upstream.use else None
     if upstream.api_key_env is not None:
         name, setting = upstream.api_key_env, "api_key_env"
     elif key_env is not None and provider is not None:

@@ -141,7 +141,8 @@ class Connection(AnswerReader, asyncio.Protocol):
         if transport is None or self.phase is not _IDLE or transport.is_closing():
             return True
         sock = transport.get_extra_info("socket")
-        return sock is not None and _is_readable(sock.fileno())  # nothing is asked for, so all that can come is the end
+        # Nothing is asked for: what comes is the end, or of TLS a message that is not worth a closed connection's risk.
+        return sock is not None and _is_readable(sock.fileno())
 
     def abort(self) -> None:
         """End the connection now; an exchange under way is cut off."""
