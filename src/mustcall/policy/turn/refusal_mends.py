@@ -32,8 +32,10 @@ _STREAM = re.compile(r"(?i)\bstream\w*")
 _STREAM_ITSELF = re.compile(r"(?i)\bstream(?!_options)\w*")
 #: Statuses under which words are about the request, not about load or keys.
 _ABOUT_REQUEST = frozenset({400, 404, 405, 406, 415, 422, 500, 501})
-#: What a refusal says that is about reasoning; budgets and efforts are settings of this turn.
-_REASONING = re.compile(r"(?is)(?!.*(?:budget|effort)).*\b(?:thinking|thought|reasoning)")
+#: What a refusal says that is about reasoning.
+_REASONING = re.compile(r"(?i)\b(?:thinking|thought|reasoning)")
+#: Budgets and efforts are settings of this turn: such a refusal is not about the reasoning of earlier ones.
+_REASONING_SETTING = re.compile(r"(?i)budget|effort")
 #: What it says besides where it misses that of earlier turns.
 _MISSES = re.compile(r"(?i)\bmiss|\bback\b|must (?:start|begin)|signature|preced|expected|previous|earlier")
 _FORCED = (ChoiceMode.REQUIRED, ChoiceMode.NAMED)
@@ -70,7 +72,7 @@ def meant_by(rejection: Rejection, error: ErrorInfo, sent: Request) -> Rejection
     choice = sent.tool_choice
     if rejection is Rejection.FORCE_UNSUPPORTED and choice is not None and choice.mode not in _FORCED:
         return Rejection.CHOICE_UNSUPPORTED  # nothing was forced: the field itself is refused
-    if rejection is not Rejection.OTHER or error.status not in _REFUSED or not _REASONING.search(error.message):
+    if rejection is not Rejection.OTHER or error.status not in _REFUSED or not _is_about_reasoning(error.message):
         return rejection
     parts = [part for message in sent.messages for part in message.parts]
     if any(isinstance(part, Reasoning) for part in parts):
@@ -79,6 +81,10 @@ def meant_by(rejection: Rejection, error: ErrorInfo, sent: Request) -> Rejection
     called = any(isinstance(part, ToolCall) for part in parts)
     missed = asked and called and _MISSES.search(error.message) is not None
     return Rejection.REASONING_MISSING if missed else rejection
+
+
+def _is_about_reasoning(message: str) -> bool:
+    return _REASONING.search(message) is not None and _REASONING_SETTING.search(message) is None
 
 
 def one_result_a_turn(request: Request) -> Request:
