@@ -16,7 +16,7 @@ _UNTIMED: dict[str, Any] = {"deadline": None, "suppress_health_check": (HealthCh
 
 PROFILES = {
     # The same examples every time: a change that fails here fails for everyone, and one that passes keeps passing.
-    "ci": settings(derandomize=True, max_examples=40, database=None, **_UNTIMED),
+    "ci": settings(derandomize=True, max_examples=24, database=None, **_UNTIMED),
     # Said aloud: hypothesis draws the same examples wherever the variable `CI` is set.
     "deep": settings(derandomize=False, max_examples=10 * _USUAL, **_UNTIMED),
 }

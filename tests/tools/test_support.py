@@ -224,7 +224,7 @@ def test_some_places_begin_where_the_key_says() -> None:
     assert some_places(1, 40, 4, "a", "deep") == range(1, 40)
 
 
-@pytest.mark.parametrize(("profile", "own", "usual"), [("ci", 120, 40), ("deep", 3000, 1000)])
+@pytest.mark.parametrize(("profile", "own", "usual"), [("ci", 72, 24), ("deep", 3000, 1000)])
 def test_a_number_of_examples_is_scaled_once(profile: str, own: int, usual: int) -> None:
     """300 examples are 120 in CI and 3,000 in depth; a test that names no number has the profile's."""
 
