@@ -6,7 +6,6 @@ and trailers are skipped. A change of protocol, a head that does not end, and by
 """
 
 from enum import Enum, auto
-from itertools import repeat
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
@@ -47,7 +46,6 @@ class AnswerReader:
 
     __slots__ = (
         "_bodiless",
-        "_head",
         "_interim",
         "_left",
         "_parser",
@@ -67,8 +65,6 @@ class AnswerReader:
         self.on_body = self.pieces.append  # called by the parser, from C to C
         self._parser: HttpResponseParser | None = None
         self._bodiless = False
-        #: Names and values by turns, as they came.
-        self._head: list[bytes] = []
         self._interim = False
         self._left = HEAD_LIMIT
         self._whole = 0
@@ -85,7 +81,7 @@ class AnswerReader:
             self._parser = HttpResponseParser(self)
         self.phase = _HEAD
         self.begun = False
-        self._head = []
+        self.headers = {}
         self._bodiless = bodiless
         self._left = HEAD_LIMIT
 
@@ -174,7 +170,10 @@ class AnswerReader:
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; those of trailers are ignored."""
         if self.phase is _HEAD:
-            self._head += (name, value)
+            key = _NAMES.get(name) or name.lower().decode("latin-1")
+            text = value.decode("latin-1").rstrip(" \t")
+            headers = self.headers
+            headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def on_headers_complete(self) -> None:
         """Go on to the body, or to the next head after an interim answer."""
@@ -186,10 +185,9 @@ class AnswerReader:
             if status == 101 or status < 100:
                 raise Garbled(f"status {status}")
             self._interim = True
-            self._head = []
+            self.headers = {}
             return
         self.begun = True
-        self.headers = _read_headers(self._head)
         self.keep = parser.should_keep_alive()
         if status in _BODILESS:
             self._bodiless = True
@@ -211,16 +209,32 @@ class AnswerReader:
 #: Answers that have no body, whatever their headers say.
 _BODILESS = frozenset({204, 304})
 
-
-def _read_headers(head: list[bytes]) -> dict[str, str]:
-    """Return the headers of a head by their lower-case names; the values of one that came twice are joined."""
-    # Read together: a step of Python for each of a dozen headers is more than all else that is done with an answer.
-    names = [*map(bytes.decode, map(bytes.lower, head[::2]), repeat("latin-1"))]
-    values = [*map(str.rstrip, map(bytes.decode, head[1::2], repeat("latin-1")), repeat(" \t"))]
-    headers = dict(zip(names, values, strict=True))
-    if len(headers) == len(names):
-        return headers
-    headers = {}
-    for name, value in zip(names, values, strict=True):
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return headers
+#: Names as servers spell them, so that the usual ones need not be decoded each time.
+_NAMES = {
+    spelling.encode(): name
+    for name in (
+        "access-control-expose-headers",
+        "alt-svc",
+        "cache-control",
+        "cf-cache-status",
+        "cf-ray",
+        "connection",
+        "content-length",
+        "content-type",
+        "date",
+        "keep-alive",
+        "openai-model",
+        "openai-organization",
+        "openai-processing-ms",
+        "openai-version",
+        "request-id",
+        "server",
+        "set-cookie",
+        "strict-transport-security",
+        "transfer-encoding",
+        "vary",
+        "via",
+        "x-request-id",
+    )
+    for spelling in (name, name.title())
+}

@@ -8,9 +8,6 @@ Cost: O(length of the delta) per chunk; nothing streamed is kept, except what `c
 indexes are missing.
 """
 
-from collections.abc import Callable
-from itertools import chain
-from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -81,10 +78,6 @@ class _PlainChunk(msgspec.Struct, gc=False):
 
 _plain = msgspec.json.Decoder(_PlainChunk)
 _plain_run = msgspec.json.Decoder(list[_PlainChunk])
-_name_of: Callable[[SseEvent], str] = attrgetter("name")
-_data_of: Callable[[SseEvent], bytes] = attrgetter("data")
-_choices_of: Callable[[_PlainChunk], tuple[_PlainChoice]] = attrgetter("choices")
-_text_of: Callable[[_PlainChoice], str] = attrgetter("delta.content")
 _PATIENCE = 4
 #: A stream ends with its finish reason, its usage and `[DONE]`.
 _LAST_EVENTS = 3
@@ -196,12 +189,12 @@ class ChatStreamDecoder:
         if len(run) < 2 or not self._started or self._done or self._misses >= _PATIENCE:
             return None
         try:
-            chunks = _plain_run.decode(b"[%b]" % b",".join(map(_data_of, run)))
+            chunks = _plain_run.decode(b"[%b]" % b",".join([event.data for event in run]))
         except (msgspec.DecodeError, ValueError, RecursionError):
             return None
-        if len(chunks) != len(run) or any(map(_name_of, run)):
+        if len(chunks) != len(run) or any(event.name for event in run):
             return None  # events that are JSON only when joined are not these
-        return "".join(map(_text_of, chain.from_iterable(map(_choices_of, chunks))))
+        return "".join([chunk.choices[0].delta.content for chunk in chunks])
 
     def close(self) -> list[Event]:
         """Take the end of the bytes."""

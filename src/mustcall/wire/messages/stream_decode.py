@@ -8,9 +8,6 @@ of a call stay the text that was streamed). Errors never leave as exceptions: th
 Cost is linear: fragments are kept in lists and joined once, when their block ends.
 """
 
-from collections.abc import Callable
-from itertools import groupby
-from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -82,10 +79,6 @@ class _PlainDelta(msgspec.Struct, gc=False):
 _plain = msgspec.json.Decoder(_PlainDelta)
 _TEXT_HEAD = b"event: content_block_delta\ndata: "
 _plain_run = msgspec.json.Decoder(list[_PlainDelta])
-_name_of: Callable[[SseEvent], str] = attrgetter("name")
-_data_of: Callable[[SseEvent], bytes] = attrgetter("data")
-_index_of: Callable[[_PlainDelta], int] = attrgetter("index")
-_text_of: Callable[[_PlainDelta], str] = attrgetter("delta.text")
 
 
 class MessagesStreamDecoder:
@@ -143,12 +136,17 @@ class MessagesStreamDecoder:
     def feed_all(self, events: list[SseEvent]) -> list[Event]:
         """Take events that arrived together; runs of plain text are read in one step."""
         out: list[Event] = []
-        for name, group in groupby(events, _name_of):
-            if name == "content_block_delta":
-                out += self._take_run([*group])
-            else:
-                for event in group:
-                    out += self.feed(event)
+        run: list[SseEvent] = []
+        for event in events:
+            if event.name == "content_block_delta":
+                run.append(event)
+                continue
+            if run:
+                out.extend(self._take_run(run))
+                run = []
+            out.extend(self.feed(event))
+        if run:
+            out.extend(self._take_run(run))
         return out
 
     def peel(self, event: bytes) -> tuple[int, str] | None:
@@ -175,14 +173,14 @@ class MessagesStreamDecoder:
         """Read deltas that follow each other: in one step if all are text of one block, else one by one."""
         if len(run) > 1 and not self._done:
             try:
-                deltas = _plain_run.decode(b"[%b]" % b",".join(map(_data_of, run)))
+                deltas = _plain_run.decode(b"[%b]" % b",".join([event.data for event in run]))
             except (msgspec.DecodeError, ValueError, RecursionError):
                 deltas = []
             index = deltas[0].index if len(deltas) == len(run) else -1
             block = self._blocks.get(index)
-            if block is not None and block.kind == "text" and {*map(_index_of, deltas)} == {index}:
+            if block is not None and block.kind == "text" and all(delta.index == index for delta in deltas):
                 events: list[Event] = []
-                self._grow(block, "".join(map(_text_of, deltas)), events)
+                self._grow(block, "".join([delta.delta.text for delta in deltas]), events)
                 return events
         return [event for one in run for event in self.feed(one)]
 
