@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.limits import DEFAULTS
 from mustcall.upstream import bounds
-from mustcall.upstream.bounds import LINES, PIECE, SHORT, cut, in_turns, joined, read_bounded
+from mustcall.upstream.bounds import LINES, PIECE, SHORT, cut, fits, in_turns, joined, read_bounded
 from mustcall.upstream.http import HttpTransport
 from support.loopback import call_to, listening
 
@@ -89,8 +89,16 @@ def test_pieces_end_behind_events(parts: list[bytes]) -> None:
     data = b"".join(parts)
     pieces = list(cut(data))
     assert b"".join(pieces) == data
+    assert fits(data) is (len(pieces) == 1)
     _check_bounds(pieces)
     assert all(piece.endswith(b"\n\n") or b"\n\n" not in piece for piece in pieces[:-1])
+
+
+@pytest.mark.parametrize("event", [b"data: %s\n\n", b"event: x\ndata: %s\n\n"])
+def test_a_reply_of_two_hundred_deltas_is_one_piece(event: bytes) -> None:
+    """Rule 68: a usual reply that came at once is read at once, with a name in each of its events or without."""
+    assert fits(event % (b"x" * 100) * 206)
+    assert not fits(event % (b"x" * 100) * 500)
 
 
 @pytest.mark.parametrize("event", [b"data: %s\n\n", b"event: x\ndata: %s\n\n", b"data: %s\r\n\r\n"])

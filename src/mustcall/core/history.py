@@ -107,7 +107,9 @@ class Beginning:
 class Folded(Generic[S, K]):
     """What a history comes to, read from its start. States are kept where they were asked for, one for each fold.
 
-    On the way there one is kept at each block as well, so that an edit in the middle costs what is behind it.
+    On the way there one is kept at each block as well, so that an edit in the middle costs what is behind it, and of a
+    conversation read from its start one before its last message: applications ask another question behind the same
+    instructions and examples.
 
     A state is for keys with the same `mark`, which is kept with it; without one it is for every key. Both stay small
     however long the history is and whatever else a request holds: they are kept for each branch of a conversation.
@@ -139,12 +141,13 @@ class Folded(Generic[S, K]):
             link = link.past
         if not links:
             return state
-        step = self._step
+        step, asked = self._step, links[0]
+        branch = links[1] if link is None and len(links) > 1 else asked
         for one in reversed(links):
             state = step(state, one.message, key)
-            if one.depth % _BLOCK == 0:
+            if one.depth % _BLOCK == 0 or one is branch:
                 one.held[self] = (mark, state)
-        links[0].held[self] = (mark, state)
+        asked.held[self] = (mark, state)
         return state
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "SHORT",
     "check_body",
     "cut",
+    "fits",
     "holds_more",
     "in_turns",
     "joined",
@@ -31,9 +32,9 @@ __all__ = [
 ]
 
 #: The largest piece of a stream that is read at once, in bytes and in ends of lines. Most pieces are one event, which
-#: has two or three lines; two hundred take a few milliseconds.
+#: has two or three lines; three hundred take a few milliseconds.
 PIECE = 128 * 1024
-LINES = 512
+LINES = 768
 #: Pieces up to this size are not counted: they are short whatever is in them.
 SHORT = 4 * 1024
 #: Seconds of work after which other tasks run.
@@ -89,6 +90,18 @@ async def check_body(body: bytes, limits: GatewayLimits) -> None:
         raise failures.answer_too_fine(limits.reply_elements)
 
 
+def fits(data: bytes) -> bool:
+    """Tell whether what came at once is a single piece: `cut` would leave it as it is."""
+    size = len(data)
+    return size <= SHORT or (size <= PIECE and _line_ends(data, 0, size) <= LINES)
+
+
+def _line_ends(data: bytes, start: int, end: int) -> int:
+    """Count the ends of lines, CRLF as two. Finding none is far quicker than counting, and most streams have no CR."""
+    ends = data.count(b"\n", start, end)
+    return ends if data.find(b"\r", start, end) < 0 else ends + data.count(b"\r", start, end)
+
+
 def cut(data: bytes) -> Iterator[bytes]:
     """Yield what came at once in pieces of at most `PIECE` bytes and `LINES` ends of lines.
 
@@ -97,11 +110,11 @@ def cut(data: bytes) -> Iterator[bytes]:
     start, size = 0, len(data)
     most = PIECE
     while size - start > SHORT:
-        most = min(2 * most, PIECE)
-        end = min(start + most, size)
-        while most > SHORT and data.count(b"\n", start, end) + data.count(b"\r", start, end) > LINES:
+        most = min(2 * most, PIECE, size - start)
+        end = start + most
+        while most > SHORT and _line_ends(data, start, end) > LINES:
             most //= 2
-            end = min(start + most, size)
+            end = start + most
         if end >= size:
             break
         behind = data.rfind(b"\n\n", start, end) + 2

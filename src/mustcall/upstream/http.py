@@ -21,7 +21,7 @@ from mustcall.core.elements import UNCOUNTED
 from mustcall.core.errors import MustcallError, UpstreamUnavailable
 from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.upstream import failures
-from mustcall.upstream.bounds import SHORT, check_body, cut, in_turns, read_bounded, take_turns
+from mustcall.upstream.bounds import check_body, cut, fits, in_turns, read_bounded, take_turns
 from mustcall.upstream.http1.answer import AnswerPhase, Garbled, Hangup
 from mustcall.upstream.http1.connection import Connection
 from mustcall.upstream.http1.dialling import DialTarget
@@ -163,7 +163,7 @@ class HttpReply:
             if left < 0:
                 self._release()
                 raise failures.answer_too_large(most or 0)
-            if size <= SHORT or most is None:
+            if most is None or fits(piece):  # others run while the next one is waited for
                 yield piece
             else:
                 began = thread_time()

@@ -5,11 +5,13 @@ it and a padding after it. One delta that a strict decoder has read is the stenc
 are equal everywhere but in those places mean the same. What fits is as regular as the delta it was made from; what
 does not is no worse off, it is parsed as ever.
 
-Cost: linear in the bytes, nearly all of it in C (split and join); a fraction of decoding each event.
+Cost: linear in the bytes, nearly all of it in C (split, join and map, no step of Python for a delta); a fraction of
+decoding each event.
 """
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import repeat
 
 import msgspec
 
@@ -91,11 +93,11 @@ class DeltaTemplate:
         last = parts[-1]
         parts[-1] = likened = last[: last.find(_BORDER) + len(_BORDER)] + self._lead
         size = len(rest) - len(last) + len(likened) - _ANCHOR * (len(parts) - 1)
-        inner = [part.removesuffix(end) for part in parts]
+        inner = [*map(bytes.removesuffix, parts, repeat(end))]
         holes = b"".join(inner)
         if size != len(holes) + len(end) * len(parts):
             parts = self._first_run(parts)
-            inner = [part.removesuffix(end) for part in parts]
+            inner = [*map(bytes.removesuffix, parts, repeat(end))]
             holes = b"".join(inner)
             size = len(holes) + len(end) * len(parts)
         if not parts:
@@ -131,11 +133,11 @@ class DeltaTemplate:
     def _filled(self, parts: Sequence[bytes]) -> str | None:
         """Return what the texts say together, None unless what is in the other holes belongs there."""
         if self._before is not None:
-            numbers, marks, parts = zip(*[part.partition(self._before) for part in parts], strict=True)
+            numbers, marks, parts = zip(*map(bytes.partition, parts, repeat(self._before)), strict=True)
             if _NUMBERS.fullmatch(b"\0".join(numbers) + b"\0") is None or marks.count(self._before) != len(marks):
                 return None
         if self._after is not None:
-            parts, marks, paddings = zip(*[part.partition(self._after) for part in parts], strict=True)
+            parts, marks, paddings = zip(*map(bytes.partition, parts, repeat(self._after)), strict=True)
             padding = b"".join(paddings)
             if marks.count(self._after) != len(marks) or (padding and not padding.isalnum()):
                 return None

@@ -11,6 +11,9 @@ what does.
 """
 
 import re
+from collections.abc import Callable
+from itertools import repeat
+from operator import itemgetter
 
 import msgspec
 
@@ -240,19 +243,25 @@ def _read_usual(block: bytes) -> list[SseEvent] | None:
     if b"\r" in block:
         return None
     lines = block.split(b"\n")
+    # What is translated is read here, every delta of it: in C this takes four fifths of the time.
     if not any(lines[1::2]):
         data = lines[0:-1:2]
-        events = [SseEvent("", line[6:]) for line in data if line.startswith(b"data: ")]
-        return events if len(events) == len(data) else None
+        return [*map(SseEvent, repeat(""), map(_value_of, data))] if _all_begin(data, b"data: ") else None
     names, data = lines[0:-1:3], lines[1:-1:3]
     if any(lines[2::3]) or len(names) != len(data):
         return None
-    events = [
-        SseEvent(name[7:].decode("utf-8", "replace"), line[6:])
-        for name, line in zip(names, data, strict=True)
-        if name.startswith(b"event: ") and line.startswith(b"data: ")
-    ]
-    return events if len(events) == len(data) else None
+    if not (_all_begin(names, b"event: ") and _all_begin(data, b"data: ")):
+        return None
+    named = {name: name[7:].decode("utf-8", "replace") for name in set(names)}
+    return [*map(SseEvent, map(named.__getitem__, names), map(_value_of, data))]
+
+
+def _all_begin(lines: list[bytes], field: bytes) -> bool:
+    return all(map(bytes.startswith, lines, repeat(field)))
+
+
+#: What stands behind `data: ` in a line.
+_value_of: Callable[[bytes], bytes] = itemgetter(slice(6, None))
 
 
 def _read_lines(block: bytes) -> list[SseEvent]:
