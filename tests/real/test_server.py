@@ -31,7 +31,7 @@ FORMAT = {"type": "json_schema", "json_schema": {"name": "call", "schema": CALL}
 
 def ask(server: LlamaServer, path: str = "/v1/chat/completions", **fields: Any) -> Response:
     """Post a question with these fields."""
-    body: dict[str, Any] = {"model": server.model, "temperature": 0, "max_tokens": 512}
+    body: dict[str, Any] = {"model": server.model, "temperature": 0, "max_tokens": 1024}
     body["messages"] = [{"role": "user", "content": "What is the weather in Oslo?"}]
     return call("POST", f"{server.url}{path}", json.dumps(body | fields).encode(), timeout=PATIENCE)
 

@@ -48,7 +48,8 @@ def ask(url: str, body: object, *, read: float = 120.0) -> UpstreamCall:
 def shaped(schema: object) -> dict[str, Any]:
     """Return a request for an answer by this schema."""
     form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
-    return {"messages": HELLO, "max_tokens": 60, "response_format": form}
+    # Enough for the longest text the grammar allows: blanks at every place, and every character escaped.
+    return {"messages": HELLO, "max_tokens": 400, "response_format": form}
 
 
 @pytest.fixture(scope="module")
