@@ -123,10 +123,13 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Stop the database of this process, if a test started one: workers of pytest-xdist leave without a word."""
+    """Stop the database and the browser that tests started: workers of pytest-xdist leave without a word."""
     module = sys.modules.get("support.postgres")
     if module is not None:
         module.stop_server()
+    module = sys.modules.get("support.browser")
+    if module is not None:
+        module.stop_browser()
     misses.hand_over(session.config)
 
 

@@ -1,6 +1,6 @@
 """One name for one thing, and folders that can be read at a glance."""
 
-import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -11,9 +11,8 @@ def test_public_classes_have_names_of_their_own() -> None:
     """A reader who searches for a class finds one."""
     places: defaultdict[str, list[str]] = defaultdict(list)
     for path in sorted(_SOURCES.rglob("*.py")):
-        for node in ast.parse(path.read_bytes()).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(str(path.relative_to(_SOURCES)))
+        for name in re.findall(r"^class ([^_\W]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            places[name].append(str(path.relative_to(_SOURCES)))
     assert len(places) > 500, "the sources were not found"
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 

@@ -43,10 +43,18 @@ def _imported(package: Path) -> set[str]:
     seen: set[str] = set()
     for path in _modules(package):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+        names = {node.module for node in _statements(tree) if isinstance(node, ast.ImportFrom) and node.module}
         parts = {name.split(".")[1] for name in names if name.startswith("mustcall.")}
         seen.update(parts - {package.name})
     return seen
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield every statement, without the expressions, which are most of a tree and hold none."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(node, field, ()):
+            yield inner
+            yield from _statements(inner)
 
 
 def _layers() -> list[list[str]]:

@@ -4,6 +4,7 @@ import ast
 import re
 import tomllib
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,11 +39,22 @@ def proofs(root: Path = ROOT) -> dict[int, list[tuple[str, str]]]:
     """Return the tests that name each rule, as file and function."""
     named: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for path in sorted((root / "tests").rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-                for number in numbers(ast.get_docstring(node) or ""):
-                    named[number].append((path.relative_to(root).as_posix(), node.name))
+        text = path.read_text(encoding="utf-8")
+        if not _NAMED.search(text):
+            continue
+        for node in _collected(ast.parse(text).body):
+            for number in numbers(ast.get_docstring(node) or ""):
+                named[number].append((path.relative_to(root).as_posix(), node.name))
     return named
+
+
+def _collected(body: list[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the functions that pytest collects: those of the module and of its classes."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            yield node
+        elif isinstance(node, ast.ClassDef):
+            yield from _collected(node.body)
 
 
 def sections() -> list[tuple[str, list[Rule]]]:

@@ -1,5 +1,6 @@
 """The scripts of benchmarks/: they are run by hand, so that here is where it shows that they still can be."""
 
+import gc
 import importlib.util
 import tomllib
 from collections.abc import Callable, Iterator
@@ -43,14 +44,32 @@ def test_the_exponent_is_the_power(power: float) -> None:
     ],
 )
 def test_every_step_of_growth_is_measured(
-    title: str, steps: str, names: set[str], capsys: pytest.CaptureFixture[str]
+    title: str, steps: str, names: set[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reading, mending, planning, judging, scanning and writing run at small sizes and have a line each."""
     scaling = load("scaling")
+    ran: list[object] = []
+
+    def run(work: Callable[[], object]) -> float:
+        """Run a step once, and say that it takes no longer at any size."""
+        ran.append(work())
+        return 1.0
+
+    monkeypatch.setattr(scaling, "cpu_of", run)
     scaling.measure(title, 16, getattr(scaling, steps), 1)
     lines = capsys.readouterr().out.splitlines()
     shown = {line[9:34].strip() for line in lines if "exponent" in line}
     assert names <= shown
+    assert len(ran) == len(shown) * len(scaling.SHARES)
+
+
+def test_the_time_of_a_step_is_cpu_time() -> None:
+    """A step is run once, without the collector, which goes on afterwards."""
+    collected: list[bool] = []
+    taken = load("scaling").cpu_of(lambda: collected.append(gc.isenabled()) or sum(range(100_000)))
+    assert taken > 0
+    assert collected == [False]
+    assert gc.isenabled()
 
 
 def test_what_grows_too_fast_is_missed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from support import warm
 from support.talking import talker, users_words, was_told
 from support.terminal import CTRL_C, CTRL_D, PATIENCE, TERMINALS, UP, PseudoTerminal, Terminal
 
-SERVER = Path(__file__).parents[1] / "toolkit" / "servers" / "mcp_server.py"
+SERVER = Path(__file__).parents[1] / "toolkit" / "servers" / "plain" / "mcp_server.py"
 CHAT = [sys.executable, "-m", "mustcall", "chat"]
 
 
@@ -284,7 +284,7 @@ def test_an_mcp_server_lives_as_long_as_the_conversation(room: Room) -> None:
         ScriptedUpstream(lambda _: next(steps, Turn(Say("Two.")))) as upstream,
         room.open(PseudoTerminal, upstream, "--mcp", server) as terminal,
     ):
-        terminal.wait_for("m with 12 tools", "you>")
+        terminal.wait_for("m with 8 tools", "you>")
         started = int(pid.read_text())
         terminal.type("2 and 3?")
         terminal.wait_for("→ add(a=2, b=3)", "│ 5", "Five.", "you>")

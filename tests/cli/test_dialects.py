@@ -24,8 +24,10 @@ def test_examples_are_calls() -> None:
     assert [row["name"] for row in rows] == [dialect.name for dialect in DIALECTS]
     for row in rows:
         if row["name"] != "python_line":
-            parsed = parse([row["example"]], dialects=[row["name"]], loose=True)
-            assert [call.name for call in parsed.calls] == ["get_weather"]
+            parsed = parse([row["example"]], loose=True)
+            if [call.dialect for call in parsed.calls] != [row["name"]]:  # another dialect has the same form
+                parsed = parse([row["example"]], dialects=[row["name"]], loose=True)
+            assert [(call.name, call.dialect) for call in parsed.calls] == [("get_weather", row["name"])]
 
 
 def test_one() -> None:

@@ -24,6 +24,7 @@ from mustcall.testing import Answer, Call, Fail, Hang, Recorded, RunningGateway,
 from support import warm
 from support.bfcl import perfect_calls, read_set, readied_package
 from support.compared import leave, leave_all
+from support.covering import pairwise
 from support.evaluating import right_arguments
 from support.warm import PATIENCE, Process
 
@@ -101,9 +102,13 @@ def test_a_run_with_every_report(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("benchmark")
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("via", ["engine", "gateway", "address"])
-@pytest.mark.parametrize("wire", ["chat", "responses", "messages"])
+@pairwise(
+    {
+        "wire": ("chat", "responses", "messages"),
+        "via": ("engine", "gateway", "address"),
+        "stream": (False, True),
+    }
+)
 def test_every_wire_and_path(wire: str, via: str, stream: bool, capsys: pytest.CaptureFixture[str]) -> None:
     """Through engine, own gateway and given gateway, on each caller's wire, streamed or not: the same right answers."""
     with ScriptedUpstream(knows_the_benchmark) as upstream:

@@ -1,5 +1,6 @@
-"""`mustcall eval --llama` on a real server with the smallest model: structure, not wording."""
+"""`mustcall eval --llama` on a real server, with a model that is made for tests: structure, not wording."""
 
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -7,25 +8,24 @@ import pytest
 
 from mustcall.cli import main
 from mustcall.evals.report.summary import Column, EvalSummary
-from mustcall.upstream.embedded.catalogue import find_weights
-from support.embedded import NAME, readied
+from support.tiny import tiny_model
 
 
 def test_a_server_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The server is started for the run; its port is not part of the circumstances, so that the run can go on."""
-    readied()
+    model = tiny_model(tmp_path)
     monkeypatch.chdir(tmp_path)
-    arguments = ["eval", "builtin", "--llama", NAME, "--choice", "auto", "--limit", "1", "--max-tokens", "16"]
+    arguments = ["eval", "builtin", "--llama", str(model), "--choice", "auto", "--limit", "1", "--max-tokens", "16"]
     for _ in range(2):
         with pytest.raises(SystemExit) as ended:
             main([*arguments, "--via", "gateway", "--out", "r.jsonl", "--json", "r.json"])
         assert not ended.value.code, capsys.readouterr().err
     summary = msgspec.json.decode(Path("r.json").read_bytes(), type=EvalSummary)
     assert summary.facts.address.startswith("llama.cpp")
-    assert summary.facts.model == NAME
-    assert summary.facts.weights == find_weights(NAME).sha256
+    assert summary.facts.model == "tiny"
+    assert summary.facts.weights == sha256(model.read_bytes()).hexdigest()
     assert f"weights {summary.facts.weights[:12]}…" in capsys.readouterr().out
     for each in summary.graded:
         assert each.row.fault is None or each.column is Column.MUSTCALL

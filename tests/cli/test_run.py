@@ -22,7 +22,7 @@ from support.compared import leave
 from support.talking import talker, was_told
 from support.warm import PATIENCE
 
-SERVER = Path(__file__).parents[1] / "toolkit" / "servers" / "mcp_server.py"
+SERVER = Path(__file__).parents[1] / "toolkit" / "servers" / "plain" / "mcp_server.py"
 WIRES = ["chat", "responses", "messages"]
 
 

@@ -53,3 +53,13 @@ def test_an_environment_of_another_python_starts_from_nothing() -> None:
     process = warm.start("--version", stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": "latin-1"})
     assert isinstance(process, subprocess.Popen)
     assert process.communicate(timeout=warm.PATIENCE)[0].startswith("mustcall, version")
+
+
+def test_a_shell_finds_it(tmp_path: Path) -> None:
+    """In a shell line it reads and prints through the shell's files, and its exit code is the line's."""
+    (tmp_path / "reply.txt").write_text('<tool_call>{"name": "look", "arguments": {}}</tool_call>', encoding="utf-8")
+    line = "mustcall parse < reply.txt && mustcall config check gone.toml 2> said.txt"
+    with warm.shell(line, cwd=tmp_path, env=os.environ) as process:
+        out, error = process.communicate(timeout=warm.PATIENCE)
+    assert (process.returncode, "look" in out, error) == (2, True, "")
+    assert "gone.toml" in (tmp_path / "said.txt").read_text(encoding="utf-8")

@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -19,10 +18,10 @@ import pytest
 
 from mustcall.ledger import open_ledger
 from mustcall.testing import Answer, Recorded, Say, ScriptedUpstream, Turn, demo_turn
+from support import warm
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/install.md", *(f"docs/start/{name}.md" for name in ("README", "gateway", "library", "cli")))
-PATIENCE = 180
 
 #: Commands that run elsewhere, by how they begin: why they cannot run here, and what runs them or their parts instead.
 ELSEWHERE = {
@@ -118,34 +117,23 @@ def test_a_command_runs_as_printed(command: str, upstream: ScriptedUpstream, tmp
     call = '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
     (tmp_path / "reply.txt").write_text(call, encoding="utf-8")
     asyncio.run(new_ledger(tmp_path / "ledger.db"))
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "mustcall").write_text(f'#!/bin/sh\nexec {sys.executable} -m mustcall "$@"\n', encoding="utf-8")
-    (programs / "mustcall").chmod(0o755)
-    process = subprocess.Popen(  # noqa: S603  our own pages
-        ["bash", "-c", f"exec {command}"],  # noqa: S607
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-            "HOME": str(tmp_path),
-            "MUSTCALL_UPSTREAM": f"chat={upstream.base_url}",
-            "MUSTCALL_LEDGER": str(tmp_path / "ledger.db"),
-            "OPENAI_API_KEY": "not-used",  # the page says which variable a provider's key is read from
-        },
-        stdin=subprocess.DEVNULL if "<" not in command else None,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert process.stdout is not None
-    printed = ""
-    if command.startswith("mustcall serve"):
-        for line in process.stdout:
-            printed += line
-            if "Ctrl-C" in line:
-                process.send_signal(signal.SIGINT)
-    printed += process.communicate(timeout=PATIENCE)[0]
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "MUSTCALL_UPSTREAM": f"chat={upstream.base_url}",
+        "MUSTCALL_LEDGER": str(tmp_path / "ledger.db"),
+        "OPENAI_API_KEY": "not-used",  # the page says which variable a provider's key is read from
+    }
+    given = subprocess.DEVNULL if "<" not in command else None
+    with warm.shell(f"exec {command}", cwd=tmp_path, env=environment, stdin=given, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        printed = ""
+        if command.startswith("mustcall serve"):
+            for line in process.stdout:
+                printed += line
+                if "Ctrl-C" in line:
+                    process.send_signal(signal.SIGINT)
+        printed += process.communicate(timeout=warm.PATIENCE)[0]
     assert process.returncode == 0, printed
     assert "Traceback" not in printed
     shown = next((words for start, words in PRINTS.items() if command.startswith(start)), "")

@@ -4,8 +4,6 @@ import asyncio
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -16,6 +14,7 @@ from mustcall.ledger import AttemptTrace, ContentsKept, TurnTrace, open_ledger
 from mustcall.replay.changes import SETTINGS
 from mustcall.replay.reducing import CONFIRMED, CONFIRMING, NEEDED, TRIALS
 from mustcall.testing import Say, ScriptedUpstream, Turn
+from support import warm
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "replay.md").read_text(encoding="utf-8")
@@ -70,33 +69,22 @@ def test_a_command_runs_as_printed(command: str, tmp_path: Path) -> None:
     (tmp_path / "request.json").write_text(json.dumps(ASKED), encoding="utf-8")
     if not command.startswith("mustcall turns export"):  # which writes it
         (tmp_path / "bad.json").write_text(json.dumps(ASKED), encoding="utf-8")
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "mustcall").write_text(f'#!/bin/sh\nexec {sys.executable} -m mustcall "$@"\n', encoding="utf-8")
-    (programs / "mustcall").chmod(0o755)
     # A call in text whose arguments are no object: it fails each time, bare and through mustcall.
     reply = Turn(Say('<tool_call>{"name": "get_weather", "arguments": 5}</tool_call>'))
     with ScriptedUpstream(default=reply) as upstream:
         line = command.replace("http://127.0.0.1:9000/v1", upstream.base_url)
-        ran = subprocess.run(  # noqa: S603  our own page
-            ["bash", "-c", f"exec {line}"],  # noqa: S607
-            cwd=tmp_path,
-            env={
-                **os.environ,
-                "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-                "HOME": str(tmp_path),
-                "MUSTCALL_UPSTREAM": f"chat={upstream.base_url}",
-                "MUSTCALL_LEDGER": str(place),
-            },
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-        )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "Traceback" not in ran.stderr
+        environment = {
+            **os.environ,
+            "HOME": str(tmp_path),
+            "MUSTCALL_UPSTREAM": f"chat={upstream.base_url}",
+            "MUSTCALL_LEDGER": str(place),
+        }
+        with warm.shell(f"exec {line}", cwd=tmp_path, env=environment) as process:
+            out, error = process.communicate(timeout=warm.PATIENCE)
+    assert process.returncode == 0, out + error
+    assert "Traceback" not in error
     words = next(words for start, words in PRINTS.items() if command.startswith(start))
-    assert words in ran.stdout
+    assert words in out
 
 
 def test_the_tables_are_those_of_the_code() -> None:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -63,8 +64,14 @@ def local(pages: dict[Path, Found], site: Path, what: str) -> Iterator[tuple[Pat
                 continue
             path = unquote(parts.path)
             base = site if path.startswith("/") else page.parent
-            target = (base / path.lstrip("/")).resolve() if path else page
-            yield page, address, target / "index.html" if target.is_dir() else target, unquote(parts.fragment)
+            yield page, address, _file_at(base, path.lstrip("/")) if path else page, unquote(parts.fragment)
+
+
+@cache
+def _file_at(base: Path, path: str) -> Path:
+    """Return the file that an address leads to; the pages of a folder share most of theirs."""
+    target = (base / path).resolve()
+    return target / "index.html" if target.is_dir() else target
 
 
 def test_links_lead_somewhere(site: Path, pages: dict[Path, Found]) -> None:

@@ -21,6 +21,7 @@ from support import warm
 from support.answered import kept_answers
 from support.embedded import TOOLS, Endless, offered, readied, schema_of
 from support.http import Response, call
+from support.tiny import tiny_model
 
 WIRES = ("chat", "responses", "messages")
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
@@ -242,8 +243,11 @@ def test_a_schema_the_grammar_cannot_express(gateway: RunningGateway) -> None:
 
 def test_killed_in_the_middle_of_a_generation(tmp_path: Path) -> None:
     """SIGTERM in the middle of a generation ends the process in order; SIGKILL leaves nothing behind, either."""
-    readied()
-    (tmp_path / "mustcall.toml").write_text("[server]\nshutdown_grace = 1\n", encoding="utf-8")
+    address = f"embedded:{tiny_model(tmp_path, slow=True)}"
+    (tmp_path / "mustcall.toml").write_text(
+        f'[server]\nshutdown_grace = 0.2\n[[upstream]]\nname = "local"\nwire = "chat"\nbase_url = "{address}"\n',
+        encoding="utf-8",
+    )
     for sign, code in ((signal.SIGTERM, {0, -signal.SIGTERM}), (signal.SIGKILL, {-signal.SIGKILL})):
         environment = {**os.environ, "MUSTCALL_UPSTREAM": ""}
         process = warm.start(
@@ -260,7 +264,7 @@ def test_killed_in_the_middle_of_a_generation(tmp_path: Path) -> None:
                 pass
             asked = {"model": "local", "messages": [{"role": "user", "content": "Tell me a story."}], "stream": True}
             untyped: Any = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
-            stream = untyped.chat.completions.create(**asked, max_tokens=4000)
+            stream = untyped.chat.completions.create(**asked, max_tokens=8000)
             next(iter(stream))
             process.send_signal(sign)
             whole = False

@@ -157,8 +157,7 @@ async def test_a_turn_of_three_attempts(tmp_path: Path) -> None:
         three = [native, schema, with_steps(Wire.CHAT, schema, misfit)]
         assert [one.body for one in upstream.requests] == three
         async with looking(gateway) as tab:
-            grant = {"origin": gateway.url, "permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
-            await tab.call("Browser.grantPermissions", **grant)
+            await tab.grant(gateway.url, "clipboardReadWrite", "clipboardSanitizedWrite")
             await tab.go(f"{gateway.url}/ui/turns")
             await tab.until(f"{_ROWS} === 1")
             await tab.go(f"{gateway.url}/ui/turns/{turn}")

@@ -1,5 +1,9 @@
-"""A real model for each module of this folder: the 135M on llama.cpp's own server, and a relay in front of it."""
+"""A real model for each module of this folder: the 135M on llama.cpp's own server, and a relay in front of it.
 
+What the server itself does is observed on it with a model that is made for tests, unless `MUSTCALL_TEST_MODEL=real`.
+"""
+
+import os
 from collections.abc import Generator
 
 import pytest
@@ -7,6 +11,7 @@ import pytest
 from mustcall.testing import LlamaServer, RunningGateway
 from support.relaying import Relay
 from support.served import KeptServer
+from support.tiny import tiny_model
 
 
 @pytest.fixture(scope="module")
@@ -18,9 +23,13 @@ def kept() -> Generator[KeptServer]:
 
 
 @pytest.fixture(scope="module")
-def server(kept: KeptServer) -> LlamaServer:
+def server(kept: KeptServer, tmp_path_factory: pytest.TempPathFactory) -> Generator[LlamaServer]:
     """The server itself, running."""
-    return kept.started()
+    if os.environ.get("MUSTCALL_TEST_MODEL") == "real":
+        yield kept.started()
+        return
+    with LlamaServer(tiny_model(tmp_path_factory.mktemp("models")), context=4096) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

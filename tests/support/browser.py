@@ -4,20 +4,24 @@
 """
 
 import asyncio
+import atexit
 import base64
 import json
 import os
 import shutil
+import subprocess
 import tempfile
+import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-__all__ = ["Browser", "Tab", "find_chromium", "open_browser"]
+__all__ = ["Browser", "Tab", "find_chromium", "open_browser", "stop_browser"]
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
@@ -60,8 +64,9 @@ def find_chromium() -> str:
 class Tab:
     """One page of the browser."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, profile: str = "") -> None:
         self._socket = socket
+        self._profile = profile
         self._number = 0
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._reader = asyncio.create_task(self._read())
@@ -104,6 +109,11 @@ class Tab:
         for domain in ("Page", "Runtime", "Network", "Log"):
             await self.call(f"{domain}.enable")
         await self.call("Emulation.setFocusEmulationEnabled", enabled=True)
+
+    async def grant(self, origin: str, *permissions: str) -> None:
+        """Allow the pages of an origin what a person is asked for."""
+        granted = {"origin": origin, "permissions": permissions, "browserContextId": self._profile}
+        await self.call("Browser.grantPermissions", **granted)
 
     async def go(self, url: str) -> None:
         """Open an address."""
@@ -175,58 +185,85 @@ class Tab:
 
 
 class Browser:
-    """One process of the browser."""
+    """A profile of its own in the browser: pages of one share cookies and stored values, with no other."""
 
-    def __init__(self, address: str, session: aiohttp.ClientSession) -> None:
+    def __init__(self, address: str, session: aiohttp.ClientSession, whole: Tab, profile: str) -> None:
         self._address = address
         self._session = session
+        self._whole = whole
+        self._profile = profile
         self._tabs: list[Tab] = []
 
     async def tab(self) -> Tab:
         """Open a page of its own."""
-        async with self._session.put(f"http://{self._address}/json/new?about:blank") as answer:
-            target = await answer.json(content_type=None)
-        socket = await self._session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0)
-        tab = Tab(socket)
+        made = await self._whole.call("Target.createTarget", url="about:blank", browserContextId=self._profile)
+        address = f"ws://{self._address}/devtools/page/{made['targetId']}"
+        tab = Tab(await self._session.ws_connect(address, max_msg_size=0), self._profile)
         self._tabs.append(tab)
         await tab.start()
         return tab
 
     async def close(self) -> None:
-        """Let go of every page."""
+        """Close every page, and forget what they have stored."""
         for tab in self._tabs:
             await tab.close()
+        await self._whole.call("Target.disposeBrowserContext", browserContextId=self._profile)
 
 
 @asynccontextmanager
 async def open_browser() -> AsyncGenerator[Browser]:
-    """Start a browser with a profile of its own, and end it."""
-    program = find_chromium()
-    profile = Path(tempfile.mkdtemp(prefix="mustcall-chromium-"))
-    port_file = profile / "DevToolsActivePort"
-    process = await asyncio.create_subprocess_exec(
-        program,
-        *_FLAGS,
-        f"--user-data-dir={profile}",
-        "about:blank",
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            while not port_file.exists() or not port_file.read_text().strip():
-                assert process.returncode is None, f"{program} ended with {process.returncode}"
-                await asyncio.sleep(_LOOK)
-        port = port_file.read_text().split()[0]
-        async with aiohttp.ClientSession() as session:
-            browser = Browser(f"127.0.0.1:{port}", session)
+    """Open a fresh profile of the browser, and remove it."""
+    address = await asyncio.to_thread(_started)
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"http://{address}/json/version") as answer:
+            place = (await answer.json(content_type=None))["webSocketDebuggerUrl"]
+        whole = Tab(await session.ws_connect(place, max_msg_size=0))
+        try:
+            made = await whole.call("Target.createBrowserContext")
+            browser = Browser(address, session, whole, made["browserContextId"])
             try:
                 yield browser
             finally:
                 await browser.close()
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, 9)  # its helpers too: they are in its session
-        await process.wait()
-        await asyncio.to_thread(shutil.rmtree, profile, ignore_errors=True)
+        finally:
+            await whole.close()
+
+
+@cache
+def _started() -> str:
+    """Start the browser, which takes longer than most tests of a page, once; return where it listens."""
+    program = find_chromium()
+    folder = Path(tempfile.mkdtemp(prefix="mustcall-chromium-"))
+    port_file = folder / "DevToolsActivePort"
+    process = subprocess.Popen(  # noqa: S603  the browser that was found
+        [program, *_FLAGS, f"--user-data-dir={folder}", "about:blank"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    _ENDING.callback(_end, process, folder)
+    deadline = time.monotonic() + _PATIENCE
+    while not port_file.exists() or not port_file.read_text().strip():
+        assert process.poll() is None, f"{program} ended with {process.returncode}"
+        assert time.monotonic() < deadline, f"{program} does not listen"
+        time.sleep(_LOOK)
+    return f"127.0.0.1:{port_file.read_text().split()[0]}"
+
+
+def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, 9)  # its helpers too: they are in its session
+    process.wait()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+_ENDING = ExitStack()
+
+
+def stop_browser() -> None:
+    """End the browser of this process, if one was started."""
+    _ENDING.close()
+    _started.cache_clear()
+
+
+atexit.register(stop_browser)  # for programs; workers of pytest-xdist leave without a word, see conftest.py

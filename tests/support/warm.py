@@ -1,10 +1,11 @@
 """`mustcall` in a process of its own, without the time that importing it takes.
 
 One process has imported the command line, and each command is forked from it (`warm_process.py`). What runs is a real
-process: its own number, standard streams, folder, environment, signals, terminal and exit code, and its interpreter
-ends as it always does. Only the imports are not its own. So a test of starting or importing, of limits, or of workers
-(which start from the program's file) uses `subprocess`. `start` does as well where the system cannot fork in this way,
-and for an environment with other variables that Python reads when it starts.
+process: its own number, standard streams, folder, environment, signals, terminal and exit code; its threads are waited
+for and its exit handlers run. Only the imports are not its own, and when it ends they are not taken apart one by one.
+So a test of starting or importing, of limits, or of workers (which start from the program's file) uses `subprocess`.
+`start` does as well where the system cannot fork in this way, and for an environment with other variables that Python
+reads when it starts.
 """
 
 import atexit
@@ -15,21 +16,23 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-__all__ = ["PATIENCE", "SPENT", "Forked", "Process", "cold_start", "run", "start"]
+__all__ = ["PATIENCE", "SPENT", "Forked", "Process", "cold_start", "run", "shell", "start"]
 
 #: No test depends on speed; this only ends one that hangs.
 PATIENCE = 180.0
 #: The CPU seconds of what was forked, which is not a child of this process: `tools/costs.py` adds them up.
 SPENT: list[float] = []
 _PROGRAM = Path(__file__).parent / "warm_process.py"
+_SHELL = Path(__file__).parent / "warm_shell.py"
 _PIPE, _STDOUT, _DEVNULL = subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL
 
 
@@ -236,6 +239,37 @@ def run(
             process.kill()
             raise
         return subprocess.CompletedProcess(arguments, process.wait(), out, error)
+
+
+@contextmanager
+def shell(
+    line: str, *, cwd: Path, env: Mapping[str, str], stdin: int | None = None, stderr: int = _PIPE
+) -> Generator[subprocess.Popen[str]]:
+    """Start a line in a shell that finds `mustcall` on its path; its output is a pipe."""
+    told, tells = os.pipe()
+    with tempfile.TemporaryDirectory() as programs:
+        program, passed = f'exec {sys.executable} -m mustcall "$@"', ()
+        if _forks(env):
+            passed = (_warm_process().fileno(), tells)
+            program = f'exec {sys.executable} -I -S {_SHELL} {passed[0]} {tells} "$@"'
+        file = Path(programs) / "mustcall"
+        file.write_text(f"#!/bin/sh\n{program}\n", encoding="utf-8")
+        file.chmod(0o755)
+        try:
+            yield subprocess.Popen(  # noqa: S603  a line of our own
+                ["bash", "-c", line],  # noqa: S607
+                cwd=cwd,
+                env={**env, "PATH": f"{programs}{os.pathsep}{env['PATH']}"},
+                stdin=stdin,
+                stdout=_PIPE,
+                stderr=stderr,
+                text=True,
+                pass_fds=passed,
+            )
+        finally:
+            os.close(tells)
+            with os.fdopen(told, encoding="ascii") as spent:
+                SPENT.extend(map(float, spent))
 
 
 def _forks(environment: Mapping[str, str]) -> bool:

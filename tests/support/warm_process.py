@@ -6,6 +6,7 @@ and a pipe. Into the pipe go the number of the new process and, when it has ende
 seconds spent since: of this process, and of the new one.
 """
 
+import atexit
 import gc
 import io
 import json
@@ -14,6 +15,7 @@ import selectors
 import signal
 import socket
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -104,14 +106,34 @@ def _output(file: int, errors: str, *, write_through: bool = False) -> io.TextIO
     )
 
 
+def _end(code: int) -> None:
+    """End as the interpreter does, but for taking the modules apart: that touches all that was imported before.
+
+    Where the output cannot be written, return: the interpreter has its own words and exit code for that.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType]
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+    gc.collect()  # what is left of this command, and says so when it goes; the imports stay frozen
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+    os._exit(code)
+
+
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the tests
     _load()
     gc.collect()
     gc.freeze()
     _become(_wait_for_order())
-    gc.unfreeze()
 
     from mustcall.cli import main
 
-    main()
+    try:
+        main()
+    except SystemExit as ended:
+        if isinstance(ended.code, int | None):
+            _end(ended.code or 0)
+        raise

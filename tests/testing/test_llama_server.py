@@ -18,9 +18,8 @@ import pytest
 
 from mustcall.core.errors import ConfigError
 from mustcall.testing import LlamaServer, LlamaServerFailed, llama
-from mustcall.upstream.embedded.catalogue import find_weights
-from mustcall.upstream.embedded.store import WeightStore
 from support.embedded import readied
+from support.tiny import tiny_model
 
 _SMALL = "smollm2-135m"
 
@@ -98,10 +97,9 @@ def test_starts_answers_and_stops() -> None:
 
 async def test_async_and_template(tmp_path: Path) -> None:
     """The same with `async with`; a chat template of the caller's replaces the model's."""
-    readied()
     template = tmp_path / "template.jinja"
-    template.write_text("{{ 'word ' * 100 }}", encoding="utf-8")
-    async with LlamaServer(_SMALL, context=512, threads=1, parallel=1, chat_template=template) as server:
+    template.write_text("{{ 'word ' * 20 }}", encoding="utf-8")
+    async with LlamaServer(tiny_model(tmp_path), context=512, threads=1, parallel=1, chat_template=template) as server:
         answer = await asyncio.to_thread(ask, server, max_tokens=1)
     assert answer["usage"]["prompt_tokens"] > 90
     assert not listens(server.port)
@@ -195,21 +193,18 @@ def test_wrong_template_is_one_sentence(tmp_path: Path) -> None:
 
 def test_cut_model_file(tmp_path: Path) -> None:
     """A file that begins as a model and is cut short is named, with llama.cpp's own words."""
-    readied()
     cut = tmp_path / "cut.gguf"
-    with WeightStore().path(find_weights(_SMALL)).open("rb") as whole:
-        cut.write_bytes(whole.read(1 << 20))
+    cut.write_bytes(tiny_model(tmp_path).read_bytes()[:-4096])
     with pytest.raises(LlamaServerFailed, match=r"^llama\.cpp could not serve cut; its last words:\n(.*\n)*.*fail"):
         LlamaServer(cut).start()
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs process descriptors")
-def test_dead_parent_leaves_no_server() -> None:
+def test_dead_parent_leaves_no_server(tmp_path: Path) -> None:
     """`kill -9` of the process that started the server ends the server too."""
-    readied()
     code = (
         "from mustcall.testing import LlamaServer\n"
-        f"server = LlamaServer({_SMALL!r}, context=256, threads=1, parallel=1).start()\n"
+        f"server = LlamaServer({str(tiny_model(tmp_path))!r}, context=256, threads=1, parallel=1).start()\n"
         "print(server.pid, server.port, flush=True)\n"
         "input()\n"
     )

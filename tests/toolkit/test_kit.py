@@ -12,14 +12,14 @@ from mustcall.toolkit import kit as kit_module
 from mustcall.toolkit.kit import Kit, KitSettings
 from mustcall.toolkit.mcp import McpServer
 
-SERVER = shlex.join([sys.executable, str(Path(__file__).parent / "servers" / "mcp_server.py")])
+SERVER = shlex.join([sys.executable, str(Path(__file__).parent / "servers" / "plain" / "mcp_server.py")])
 
 
 async def test_built_in_tools_and_two_servers_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every tool has a name of its own and its source, two servers of the same tools included; closing ends them."""
     # Where every core is busy, a server may take longer to start than a user would wait.
     monkeypatch.setattr(kit_module, "McpServer", partial(McpServer, start=600.0))
-    second = Path(__file__).parent / "servers" / "mcp_server.py"
+    second = Path(__file__).parent / "servers" / "plain" / "mcp_server.py"
     other = tmp_path / "other.py"
     other.symlink_to(second)
     settings = KitSettings(roots=(tmp_path,), mcp=(SERVER, shlex.join([sys.executable, str(other)])))

@@ -1,5 +1,6 @@
 """The public API against the one of the latest release: what breaks code is named in the changelog."""
 
+from functools import cache
 from pathlib import Path
 
 from api import BASELINE, breaking, named_breaks, render
@@ -10,12 +11,13 @@ ROOT = Path(__file__).parents[2]
 
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 TODAY = render()
+compared = cache(breaking)
 
 
 def unnamed(old: str, new: str, changelog: str) -> list[str]:
     """What breaks code and is named nowhere."""
     known = named_breaks(changelog)
-    found = [(name.removesuffix(".__init__"), what) for name, what in breaking(old, new)]
+    found = [(name.removesuffix(".__init__"), what) for name, what in compared(old, new)]
     return [f"{name}: {what}" for name, what in found if name not in known]
 
 

@@ -49,6 +49,9 @@ def house(mutate: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     test = "from mustcall.policy.limits import limit\n\n\ndef test_limit():\n    assert limit(9) == 3\n"
     (tmp_path / "tests" / "policy" / "test_limits.py").write_text(test, encoding="utf-8")
     monkeypatch.setattr(mutate, "ROOT", tmp_path)
+    # Its test needs no plugins, and importing them takes longest.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p xdist.plugin")
     return tmp_path
 
 

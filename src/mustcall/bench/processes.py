@@ -85,14 +85,18 @@ def _environment(source: Path) -> dict[str, str]:
 @cache
 def serve_knows(flag: str, source: Path | None = None) -> bool:
     """Tell whether `mustcall serve` has a flag."""
-    shown = subprocess.run(
+    return flag in _serve_help(source or _SOURCE)
+
+
+@cache
+def _serve_help(source: Path) -> str:
+    return subprocess.run(
         [sys.executable, "-m", "mustcall", "serve", "--help"],
         capture_output=True,
         text=True,
         check=False,
-        env=_environment(source or _SOURCE),
-    )
-    return flag in shown.stdout
+        env=_environment(source),
+    ).stdout
 
 
 class Fleet:
