@@ -6,7 +6,7 @@ import msgspec
 
 from mustcall.bench.report.figures import peer_ratios, rows_of, verdicts
 from mustcall.bench.report.results import BenchResults, Streams
-from support.benching import measured, run_of, whole_run
+from support.benching import flowing, measured, run_of, whole_run
 
 
 def verdict(run: BenchResults, begins: str) -> tuple[bool, str]:
@@ -113,6 +113,29 @@ def test_sections_have_their_goals() -> None:
     met, text = verdict(run, "memory over 100,000 requests")
     assert not met
     assert "+10.0 MB" in text
+
+
+def test_calls_that_flow() -> None:
+    """With a record the first byte is judged, without one the silence; floor and other checkouts are only shown."""
+    call = "native call of 600 characters at 50 tokens/s, "
+    run = whole_run()
+    assert [(one.met, "goal" in one.text) for one in verdicts(run) if one.text.startswith(call)] == [
+        (True, False),
+        (True, True),
+        (True, True),
+    ]
+    assert "2 keep-alives" in verdict(run, f"{call}gateway without a record")[1]
+    assert "first argument byte 0.002 s" in verdict(run, f"{call}gateway with a record")[1]
+    slow = BenchResults(
+        circumstances=run.circumstances,
+        flows=(
+            flowing("before", record=True, first=3.6, silence=3.6),
+            flowing("same-wire", record=False, first=3.6, silence=3.6),
+            flowing("same-wire", record=True, first=1.1),
+        ),
+    )
+    assert [one.met for one in verdicts(slow)] == [True, False, False]
+    assert "other checkout with a record" in verdicts(slow)[0].text
 
 
 def test_an_empty_run_has_no_goals() -> None:

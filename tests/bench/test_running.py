@@ -11,8 +11,8 @@ from threading import Thread
 import msgspec
 import pytest
 
-from mustcall.bench.bodies import DELTAS, PATHS, WIRES, long_arguments, named_request
-from mustcall.bench.check import WrongAnswer, ask, fetch, streamed_call
+from mustcall.bench.bodies import DELTAS, PATHS, WIRES, long_arguments, long_events, named_request
+from mustcall.bench.check import WrongAnswer, ask, fetch, read_flow, streamed_call
 from mustcall.bench.load import LoadOrder
 from mustcall.bench.peers import read_peers
 from mustcall.bench.processes import Fleet, Variant, serve_knows
@@ -50,6 +50,7 @@ def test_a_whole_run() -> None:
                 upstream_port=port,
                 starts=1,
                 arguments=(2000,),
+                flow=8,
             ),
             "0.1.0",
             silent,
@@ -72,6 +73,13 @@ def test_a_whole_run() -> None:
     assert all(0 < one.cpu_seconds <= one.seconds * (os.cpu_count() or 1) for one in run.start.first_answer)
     assert [(one.name, one.size) for one in run.arguments] == [("native", 2000), ("text", 2000)]
     assert all(seconds > 0 for one in run.arguments for seconds in one.cpu_seconds)
+    assert [(one.kind, one.record) for one in run.flows] == [
+        ("floor", False),
+        ("same-wire", False),
+        ("same-wire", True),
+    ]
+    # What is held cannot come before the last of its 31 tokens was written, however fast the machine is.
+    assert run.flows[1].first_seconds[0] > 0.5
     assert {one.name for one in run.servers} == {
         "upstream",
         "floor",
@@ -83,6 +91,34 @@ def test_a_whole_run() -> None:
     shown = plain(run)
     assert all(words in shown for words in contenders)
     assert len(verdicts(run)) > 8
+
+
+def test_calls_flow_with_a_record_only() -> None:
+    """Without valid calls before it no argument comes before the upstream wrote the last one; with them it does."""
+    with Fleet() as fleet:
+        upstream = fleet.start_upstream()
+        gateway = fleet.start_gateway(upstream, "chat")
+        address, model, early = (LOOPBACK, gateway.port), "bench-flow-200-a", list[bool]()
+        for calls in (0, 55):
+            for _ in range(calls):
+                ask(address, PATHS["chat"], {}, named_request("chat", model, stream=False))
+            seen = read_flow(address, PATHS["chat"], {}, named_request("chat", model, stream=True))
+            assert "".join(piece for _, piece in seen.arguments) == long_arguments(200)
+            told = ask((LOOPBACK, upstream.port), "/flow/flow-200-a", {}, b"")
+            written = msgspec.json.decode(told, type=list[float])
+            assert written == sorted(written)
+            assert len(written) == len(long_events("native", 200))
+            early.append(seen.arguments[0][0] < written[-3])
+    assert early == [False, True]
+
+
+def test_a_call_that_never_flows() -> None:
+    """A reply without a call, and a server that is not there, are wrong answers."""
+    with Fleet() as fleet:
+        upstream = fleet.start_upstream()
+        for port, words in ((upstream.port, "no call"), (1, "no answer")):
+            with pytest.raises(WrongAnswer, match=words):
+                read_flow((LOOPBACK, port), PATHS["chat"], {}, named_request("chat", "bench-burst", stream=True))
 
 
 def test_memory() -> None:

@@ -28,6 +28,10 @@ GOALS: dict[Kind, Goal] = {
 PEER_GOALS = {"litellm": 20.0, "forge": 10.0, "tensorzero": 1.0}
 #: CPU seconds of the gateway for a call with an argument of so many characters.
 ARGUMENT_GOALS = {100_000: 0.5, 1_000_000: 5.0}
+#: Seconds behind the upstream's first argument byte, where the model has a record of valid calls.
+FLOW_GOAL = 1.0
+#: Seconds a client goes without a byte while a call is held: a keep-alive comes every two.
+SILENCE_GOAL = 3.0
 FIRST_ANSWER_GOAL = 1.5
 HELP_GOAL = 0.3
 STREAM_GOAL_MB = 4.0
@@ -122,6 +126,7 @@ def verdicts(run: BenchResults) -> list[GoalVerdict]:
         *_before(run),
         *_peers(run),
         *_arguments(run),
+        *_flows(run),
         *_start(run),
         *_memory(run),
     ]
@@ -201,6 +206,26 @@ def _arguments(run: BenchResults) -> Iterator[GoalVerdict]:
             met=seconds <= goal,
             text=f"{one.name} argument of {one.size:,} characters, {one.events:,} events: {seconds:.2f} s CPU{wanted}, "
             f"{seconds * 1e6 / one.events:.1f} us per event; floor {median(one.floor_cpu_seconds):.2f} s",
+        )
+
+
+def _flows(run: BenchResults) -> Iterator[GoalVerdict]:
+    for one in run.flows:
+        first, silence = median(one.first_seconds), max(one.silence_seconds)
+        judged = one.kind == "same-wire"
+        if one.record:
+            words, met = "with a record", not judged or first <= FLOW_GOAL
+            goal = f" (goal {FLOW_GOAL:g} s)" if judged else ""
+        else:
+            words, met = "without a record", not judged or silence <= SILENCE_GOAL
+            goal = ""
+        silent = f" (goal {SILENCE_GOAL:g} s)" if judged and not one.record else ""
+        name = {"same-wire": "gateway", "before": "other checkout"}.get(one.kind, one.kind)
+        yield GoalVerdict(
+            met=met,
+            text=f"native call of {one.size:,} characters at 50 tokens/s, {name} {words}: first argument byte "
+            f"{first:.3f} s after the upstream's{goal}, last {median(one.last_seconds):.3f} s; longest silence "
+            f"{silence:.2f} s{silent}, {median(one.signs):.0f} keep-alives",
         )
 
 

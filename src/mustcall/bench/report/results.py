@@ -17,6 +17,7 @@ __all__ = [
     "BenchConditions",
     "BenchResults",
     "BenchSample",
+    "FlowingCall",
     "Kind",
     "Leak",
     "LongArgument",
@@ -137,6 +138,22 @@ class LongArgument(msgspec.Struct, frozen=True, kw_only=True):
     floor_cpu_seconds: tuple[float, ...]
 
 
+class FlowingCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A native call streamed at 50 tokens per second, with or without a record of valid calls of its model before it.
+
+    Seconds from the upstream's first argument byte to the client's, from its last to the client's, and the longest
+    time without a byte; keep-alives before the first argument byte.
+    """
+
+    kind: Kind
+    record: bool
+    size: int
+    first_seconds: tuple[float, ...]
+    last_seconds: tuple[float, ...]
+    silence_seconds: tuple[float, ...]
+    signs: tuple[int, ...]
+
+
 class Streams(msgspec.Struct, frozen=True, kw_only=True):
     """Streams held open at once: resident memory of the gateway before, at its highest, and after the last one."""
 
@@ -183,6 +200,7 @@ class BenchResults(msgspec.Struct, frozen=True, kw_only=True):
     servers: tuple[ServerFigures, ...] = ()
     start: StartFigures | None = None
     arguments: tuple[LongArgument, ...] = ()
+    flows: tuple[FlowingCall, ...] = ()
     streams: Streams | None = None
     leak: Leak | None = None
 
