@@ -6,7 +6,7 @@ import msgspec
 
 from mustcall.bench.report.figures import peer_ratios, rows_of, verdicts
 from mustcall.bench.report.results import BenchResults, Streams
-from support.benching import flowing, measured, run_of, whole_run
+from support.benching import flowing, measured, run_of, sample, whole_run
 
 
 def verdict(run: BenchResults, begins: str) -> tuple[bool, str]:
@@ -90,6 +90,22 @@ def test_peers_are_multiples_of_the_gateway() -> None:
     assert not verdict(cheap, "litellm, call")[0]
     unknown = run_of(measured("chat -> chat", "same-wire", 1.0), measured("portkey", "peer", 0.1))
     assert verdict(unknown, "portkey, call") == (True, "portkey, call at 32: 0.1x the CPU of the gateway")
+
+
+def test_new_connections_at_once() -> None:
+    """The p99 of the gateway is judged, and told beside those of the floor and the other checkout."""
+    floor = measured("floor chat", "floor", 1.0, workload="storm")
+    old = measured("before chat", "before", 1.0, workload="storm")
+    for p99, met in ((249.0, True), (251.0, False)):
+        ours = msgspec.structs.replace(
+            measured("chat -> chat", "same-wire", workload="storm"), samples=(sample(1.0, p99=p99),)
+        )
+        found, text = verdict(run_of(floor, old, ours), "chat -> chat, 256 new connections at once, 32 busy")
+        assert found is met
+        assert f"p99 {p99:.0f} ms" in text
+        assert "floor 2, before 2" in text
+    alone = verdict(run_of(ours), "chat -> chat, 256 new")
+    assert "nobody else" in alone[1]
 
 
 def test_another_checkout() -> None:

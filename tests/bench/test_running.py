@@ -194,7 +194,11 @@ def answering(answer: Callable[[BaseHTTPRequestHandler], None]) -> Generator[int
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the signature of the library
             pass
 
-    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: object, client_address: object) -> None:
+            """A generator that is done ends its connections, in the middle of an answer, too."""
+
+    server = Server((LOOPBACK, 0), Handler)
     server.daemon_threads = True
     thread = Thread(target=server.serve_forever)
     thread.start()
@@ -270,6 +274,28 @@ def test_servers_that_keep_and_servers_that_close(
         assert len(asked) == 9 + concurrency
 
 
+def test_connections_that_come_at_once() -> None:
+    """A storm is answered while the others are busy; its latencies alone are told, and all answers are counted."""
+    asked: list[str] = []
+
+    def counted(handler: BaseHTTPRequestHandler) -> None:
+        asked.append(f"{handler.client_address[1]}")
+        reply(handler)
+
+    with answering(counted) as port, Fleet() as fleet:
+        fleet.start_generator()
+        wanted = order(port, 2, 7)
+        wanted.storm = 5
+        for _ in range(2):
+            asked.clear()
+            report = fleet.carry_out(wanted)
+            # Two waves: five connections and two, each with one request, behind at least twice four of the busy ones.
+            assert report.answers >= 7 + 2 * 4
+            assert len(set(asked)) == 2 + 5 + 2
+            assert report.p99 >= report.p50 > 0
+
+
+@pytest.mark.parametrize("storm", [0, 3])
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -279,10 +305,12 @@ def test_servers_that_keep_and_servers_that_close(
         (drop, "lost in the middle"),
     ],
 )
-def test_wrong_answers_are_no_figures(answer: Callable[[BaseHTTPRequestHandler], None], words: str) -> None:
+def test_wrong_answers_are_no_figures(answer: Callable[[BaseHTTPRequestHandler], None], words: str, storm: int) -> None:
     """An answer that is not what was asked for ends the run, and the generator lives on."""
     with answering(answer) as port, Fleet() as fleet:
         fleet.start_generator()
+        wanted = order(port, 1, 3)
+        wanted.storm = storm
         for _ in range(2):
             with pytest.raises(WrongAnswer, match=words):
-                fleet.carry_out(order(port, 1, 3))
+                fleet.carry_out(wanted)

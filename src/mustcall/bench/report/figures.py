@@ -28,6 +28,8 @@ GOALS: dict[Kind, Goal] = {
 PEER_GOALS = {"litellm": 20.0, "forge": 10.0, "tensorzero": 1.0}
 #: CPU seconds of the gateway for a call with an argument of so many characters.
 ARGUMENT_GOALS = {100_000: 0.5, 1_000_000: 5.0}
+#: Milliseconds from the connect to the first byte for 99 of 100 connections that came at once.
+STORM_GOAL = 250.0
 #: Seconds behind the upstream's first argument byte, where the model has a record of valid calls.
 FLOW_GOAL = 1.0
 #: Seconds a client goes without a byte while a call is held: a keep-alive comes every two.
@@ -123,6 +125,7 @@ def verdicts(run: BenchResults) -> list[GoalVerdict]:
     return [
         *_cost(run),
         *_events(run),
+        *_storms(run),
         *_before(run),
         *_peers(run),
         *_arguments(run),
@@ -174,6 +177,25 @@ def _events(run: BenchResults) -> Iterator[GoalVerdict]:
         yield GoalVerdict(
             met=cost <= goal.event_us,
             text=f"{one.contender} at {one.concurrency}: {cost:.1f} us {words} (goal {goal.event_us:.0f})",
+        )
+
+
+def _storms(run: BenchResults) -> Iterator[GoalVerdict]:
+    """Judge how long new connections wait that come at once, beside the others of the same run."""
+    sizes = {load.name: load.storm for load in run.workloads if load.storm}
+    for one in run.measured:
+        if one.workload not in sizes or one.kind not in GOALS or not one.samples:
+            continue
+        others = [
+            f"{other.kind} {other.middle(_p99):.0f}"
+            for other in run.group(one)
+            if other.kind in ("direct", "floor", "before") and other.samples
+        ]
+        p99 = one.middle(_p99)
+        yield GoalVerdict(
+            met=p99 <= STORM_GOAL,
+            text=f"{one.contender}, {sizes[one.workload]} new connections at once, {one.concurrency} busy: p99 "
+            f"{p99:.0f} ms to the first byte (goal {STORM_GOAL:.0f}; {', '.join(others) or 'nobody else measured'})",
         )
 
 

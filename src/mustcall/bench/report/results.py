@@ -54,12 +54,15 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     different: bool = False
     fresh: bool = False
     held: bool = False
+    #: New connections that come at once while the usual ones are busy; `requests` and latencies are theirs alone.
+    storm: int = 0
 
     def requests_at(self, concurrency: int, share: float) -> int:
         """Return the requests of a run: at least one per connection, and the same number for each of them."""
         if self.growth is not None:
             return concurrency * self.growth_at(share).requests
-        return concurrency * max(1, round(self.requests * share / concurrency))
+        each = self.storm or concurrency
+        return each * max(1, round(self.requests * share / each))
 
     def growth_at(self, share: float) -> Growth:
         """Return how conversations grow in a run of this share: in fewer steps, to the same size."""
