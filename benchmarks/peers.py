@@ -93,6 +93,17 @@ PEERS = (
     Peer(
         "tensorzero", "tensorzero", ("bin/python", "start.py", "tensorzero.toml"), 0, "tensorzero::model_name::{model}"
     ),
+    Peer(
+        "sglang-router",
+        "sglang-router",
+        (
+            # The backend for any server of the OpenAI API: SGLang's own must answer for its health before it is used.
+            *("bin/sglang-router", "launch", "--backend", "openai", "--worker-urls", "{origin}"),
+            *("--disable-health-check", "--log-level", "error"),
+            *("--host", "127.0.0.1", "--port", "9103", "--prometheus-port", "9104"),
+        ),
+        9103,
+    ),
 )
 
 
@@ -131,7 +142,7 @@ def started(peer: Peer, folder: Path, upstream: str) -> Generator[str]:
     for name, text in settings(upstream).items():
         (folder / name).write_text(text, encoding="utf-8")
     log = folder / f"{peer.name}.log"
-    program, *rest = (part.format(upstream=upstream) for part in peer.command)
+    program, *rest = (part.format(upstream=upstream, origin=upstream.removesuffix("/v1")) for part in peer.command)
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     began = time.perf_counter()
     with log.open("wb") as output:

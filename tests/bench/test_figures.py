@@ -6,7 +6,7 @@ import msgspec
 
 from mustcall.bench.report.figures import peer_ratios, rows_of, verdicts
 from mustcall.bench.report.results import BenchResults, Streams
-from support.benching import measured, run_of, whole_run
+from support.benching import flowing, measured, run_of, sample, whole_run
 
 
 def verdict(run: BenchResults, begins: str) -> tuple[bool, str]:
@@ -92,6 +92,22 @@ def test_peers_are_multiples_of_the_gateway() -> None:
     assert verdict(unknown, "portkey, call") == (True, "portkey, call at 32: 0.1x the CPU of the gateway")
 
 
+def test_new_connections_at_once() -> None:
+    """The p99 of the gateway is judged, and told beside those of the floor and the other checkout."""
+    floor = measured("floor chat", "floor", 1.0, workload="storm")
+    old = measured("before chat", "before", 1.0, workload="storm")
+    for p99, met in ((249.0, True), (251.0, False)):
+        ours = msgspec.structs.replace(
+            measured("chat -> chat", "same-wire", workload="storm"), samples=(sample(1.0, p99=p99),)
+        )
+        found, text = verdict(run_of(floor, old, ours), "chat -> chat, 256 new connections at once, 32 busy")
+        assert found is met
+        assert f"p99 {p99:.0f} ms" in text
+        assert "floor 2, before 2" in text
+    alone = verdict(run_of(ours), "chat -> chat, 256 new")
+    assert "nobody else" in alone[1]
+
+
 def test_another_checkout() -> None:
     """More CPU than the other checkout's by over 5 % is a miss."""
     before, floor = measured("before chat", "before", 1.0), measured("floor chat", "floor", 1.0)
@@ -113,6 +129,29 @@ def test_sections_have_their_goals() -> None:
     met, text = verdict(run, "memory over 100,000 requests")
     assert not met
     assert "+10.0 MB" in text
+
+
+def test_calls_that_flow() -> None:
+    """With a record the first byte is judged, without one the silence; floor and other checkouts are only shown."""
+    call = "native call of 600 characters at 50 tokens/s, "
+    run = whole_run()
+    assert [(one.met, "goal" in one.text) for one in verdicts(run) if one.text.startswith(call)] == [
+        (True, False),
+        (True, True),
+        (True, True),
+    ]
+    assert "2 keep-alives" in verdict(run, f"{call}gateway without a record")[1]
+    assert "first argument byte 0.002 s" in verdict(run, f"{call}gateway with a record")[1]
+    slow = BenchResults(
+        circumstances=run.circumstances,
+        flows=(
+            flowing("before", record=True, first=3.6, silence=3.6),
+            flowing("same-wire", record=False, first=3.6, silence=3.6),
+            flowing("same-wire", record=True, first=1.1),
+        ),
+    )
+    assert [one.met for one in verdicts(slow)] == [True, False, False]
+    assert "other checkout with a record" in verdicts(slow)[0].text
 
 
 def test_an_empty_run_has_no_goals() -> None:

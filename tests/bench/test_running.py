@@ -11,8 +11,8 @@ from threading import Thread
 import msgspec
 import pytest
 
-from mustcall.bench.bodies import DELTAS, PATHS, WIRES, long_arguments, named_request
-from mustcall.bench.check import WrongAnswer, ask, fetch, streamed_call
+from mustcall.bench.bodies import DELTAS, PATHS, WIRES, long_arguments, long_events, named_request
+from mustcall.bench.check import WrongAnswer, ask, fetch, read_flow, streamed_call
 from mustcall.bench.load import LoadOrder
 from mustcall.bench.peers import read_peers
 from mustcall.bench.processes import Fleet, Variant, serve_knows
@@ -50,6 +50,7 @@ def test_a_whole_run() -> None:
                 upstream_port=port,
                 starts=1,
                 arguments=(2000,),
+                flow=8,
             ),
             "0.1.0",
             silent,
@@ -72,6 +73,13 @@ def test_a_whole_run() -> None:
     assert all(0 < one.cpu_seconds <= one.seconds * (os.cpu_count() or 1) for one in run.start.first_answer)
     assert [(one.name, one.size) for one in run.arguments] == [("native", 2000), ("text", 2000)]
     assert all(seconds > 0 for one in run.arguments for seconds in one.cpu_seconds)
+    assert [(one.kind, one.record) for one in run.flows] == [
+        ("floor", False),
+        ("same-wire", False),
+        ("same-wire", True),
+    ]
+    # What is held cannot come before the last of its 31 tokens was written, however fast the machine is.
+    assert run.flows[1].first_seconds[0] > 0.5
     assert {one.name for one in run.servers} == {
         "upstream",
         "floor",
@@ -83,6 +91,34 @@ def test_a_whole_run() -> None:
     shown = plain(run)
     assert all(words in shown for words in contenders)
     assert len(verdicts(run)) > 8
+
+
+def test_calls_flow_with_a_record_only() -> None:
+    """Without valid calls before it no argument comes before the upstream wrote the last one; with them it does."""
+    with Fleet() as fleet:
+        upstream = fleet.start_upstream()
+        gateway = fleet.start_gateway(upstream, "chat")
+        address, model, early = (LOOPBACK, gateway.port), "bench-flow-200-a", list[bool]()
+        for calls in (0, 55):
+            for _ in range(calls):
+                ask(address, PATHS["chat"], {}, named_request("chat", model, stream=False))
+            seen = read_flow(address, PATHS["chat"], {}, named_request("chat", model, stream=True))
+            assert "".join(piece for _, piece in seen.arguments) == long_arguments(200)
+            told = ask((LOOPBACK, upstream.port), "/flow/flow-200-a", {}, b"")
+            written = msgspec.json.decode(told, type=list[float])
+            assert written == sorted(written)
+            assert len(written) == len(long_events("native", 200))
+            early.append(seen.arguments[0][0] < written[-3])
+    assert early == [False, True]
+
+
+def test_a_call_that_never_flows() -> None:
+    """A reply without a call, and a server that is not there, are wrong answers."""
+    with Fleet() as fleet:
+        upstream = fleet.start_upstream()
+        for port, words in ((upstream.port, "no call"), (1, "no answer")):
+            with pytest.raises(WrongAnswer, match=words):
+                read_flow((LOOPBACK, port), PATHS["chat"], {}, named_request("chat", "bench-burst", stream=True))
 
 
 def test_memory() -> None:
@@ -158,7 +194,11 @@ def answering(answer: Callable[[BaseHTTPRequestHandler], None]) -> Generator[int
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the signature of the library
             pass
 
-    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: object, client_address: object) -> None:
+            """A generator that is done ends its connections, in the middle of an answer, too."""
+
+    server = Server((LOOPBACK, 0), Handler)
     server.daemon_threads = True
     thread = Thread(target=server.serve_forever)
     thread.start()
@@ -234,6 +274,28 @@ def test_servers_that_keep_and_servers_that_close(
         assert len(asked) == 9 + concurrency
 
 
+def test_connections_that_come_at_once() -> None:
+    """A storm is answered while the others are busy; its latencies alone are told, and all answers are counted."""
+    asked: list[str] = []
+
+    def counted(handler: BaseHTTPRequestHandler) -> None:
+        asked.append(f"{handler.client_address[1]}")
+        reply(handler)
+
+    with answering(counted) as port, Fleet() as fleet:
+        fleet.start_generator()
+        wanted = order(port, 2, 7)
+        wanted.storm = 5
+        for _ in range(2):
+            asked.clear()
+            report = fleet.carry_out(wanted)
+            # Two waves: five connections and two, each with one request, behind at least twice four of the busy ones.
+            assert report.answers >= 7 + 2 * 4
+            assert len(set(asked)) == 2 + 5 + 2
+            assert report.p99 >= report.p50 > 0
+
+
+@pytest.mark.parametrize("storm", [0, 3])
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -243,10 +305,12 @@ def test_servers_that_keep_and_servers_that_close(
         (drop, "lost in the middle"),
     ],
 )
-def test_wrong_answers_are_no_figures(answer: Callable[[BaseHTTPRequestHandler], None], words: str) -> None:
+def test_wrong_answers_are_no_figures(answer: Callable[[BaseHTTPRequestHandler], None], words: str, storm: int) -> None:
     """An answer that is not what was asked for ends the run, and the generator lives on."""
     with answering(answer) as port, Fleet() as fleet:
         fleet.start_generator()
+        wanted = order(port, 1, 3)
+        wanted.storm = storm
         for _ in range(2):
             with pytest.raises(WrongAnswer, match=words):
-                fleet.carry_out(order(port, 1, 3))
+                fleet.carry_out(wanted)

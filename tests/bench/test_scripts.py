@@ -100,7 +100,7 @@ def test_peers_are_set_up_for_the_models_of_the_bench() -> None:
     assert {f"bench-{load.reply}" for load in WORKLOADS} <= set(models)
     assert all(one["providers"]["bench"]["api_base"] == "http://127.0.0.1:9100/v1/" for one in models.values())
     assert 'api_base: "http://127.0.0.1:9100/v1"' in files["litellm.yaml"]
-    assert {peer.name for peer in peers.PEERS} == {"litellm", "forge", "tensorzero"}
+    assert {peer.name for peer in peers.PEERS} == {"litellm", "forge", "tensorzero", "sglang-router"}
 
 
 def test_a_line_is_fitted_over_the_length_of_a_history() -> None:

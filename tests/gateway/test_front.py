@@ -45,7 +45,8 @@ def _gateway(**limits: object) -> Generator[tuple[str, int]]:
 def test_idle_connections_are_closed_by_clients_first() -> None:
     """A connection that both ends give up at the same time ends under a request: ours are kept for longer."""
     settings = settings_from_flags("chat=http://127.0.0.1:9/v1")
-    ours = server_config(Gateway(settings), settings.server).timeout_keep_alive
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = server_config(Gateway(settings), settings.server, listener).timeout_keep_alive
     theirs = httpx.Limits().keepalive_expiry, openai.DEFAULT_CONNECTION_LIMITS.keepalive_expiry
     assert all(seconds is not None and ours > max(seconds, 60) for seconds in theirs)
 

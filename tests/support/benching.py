@@ -4,6 +4,7 @@ from mustcall.bench.report.results import (
     BenchConditions,
     BenchResults,
     BenchSample,
+    FlowingCall,
     Kind,
     Leak,
     LongArgument,
@@ -15,7 +16,7 @@ from mustcall.bench.report.results import (
 )
 from mustcall.bench.workloads import WORKLOADS
 
-__all__ = ["circumstances", "knows_every_flag", "knows_no_flag", "measured", "run_of", "sample", "whole_run"]
+__all__ = ["circumstances", "flowing", "knows_every_flag", "knows_no_flag", "measured", "run_of", "sample", "whole_run"]
 
 circumstances = BenchConditions(
     date="2026-11-15 12:00 UTC",
@@ -75,6 +76,19 @@ def run_of(*cells: Measured) -> BenchResults:
     )
 
 
+def flowing(kind: Kind, *, record: bool, first: float, silence: float = 0.1, signs: int = 0) -> FlowingCall:
+    """A call at 50 tokens per second, three times alike."""
+    return FlowingCall(
+        kind=kind,
+        record=record,
+        size=600,
+        first_seconds=(first,) * 3,
+        last_seconds=(0.001,) * 3,
+        silence_seconds=(silence,) * 3,
+        signs=(signs,) * 3,
+    )
+
+
 def whole_run() -> BenchResults:
     """A run that has everything a run can have."""
     cells = (
@@ -103,6 +117,11 @@ def whole_run() -> BenchResults:
             LongArgument(
                 name="native", size=100_000, events=25_000, cpu_seconds=(0.3, 0.2, 0.4), floor_cpu_seconds=(0.05,)
             ),
+        ),
+        flows=(
+            flowing("floor", record=False, first=0.001),
+            flowing("same-wire", record=False, first=3.6, silence=2.0, signs=2),
+            flowing("same-wire", record=True, first=0.002),
         ),
         streams=Streams(streams=500, seconds=60.0, before_mb=50.0, peak_mb=150.0, after_mb=60.0),
         leak=Leak(marks=((10_000, 60.0), (50_000, 61.0), (100_000, 70.0))),

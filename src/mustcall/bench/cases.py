@@ -156,6 +156,7 @@ def order_for(
         talk=contender.talk(workload, share) if workload.growth is not None else None,
         tenth=contender.held().decode() if workload.held else None,
         fresh=workload.fresh,
+        storm=workload.storm,
     )
 
 
@@ -215,15 +216,15 @@ class _Bench:
             share=share,
         )
         try:
-            cell.samples.append(_sample(self._fleet.carry_out(order), requests))
+            cell.samples.append(_sample(self._fleet.carry_out(order)))
         except WrongAnswer as error:
             cell.fail(error)
 
 
-def _sample(report: Report, requests: int) -> BenchSample:
-    per_request = 1000 / requests
+def _sample(report: Report) -> BenchSample:
+    per_request = 1000 / report.answers
     return BenchSample(
-        rate=requests / report.seconds,
+        rate=report.answers / report.seconds,
         cpu_ms=report.cpu[0] * per_request,
         upstream_cpu_ms=report.cpu[1] * per_request,
         generator_cpu_ms=report.own_cpu * per_request,

@@ -4,13 +4,14 @@ The load generator then only compares sizes and endings, which costs next to not
 """
 
 import http.client
+import time
 from typing import Any, cast
 
 import msgspec
 
 from mustcall.bench.bodies import ARGUMENTS, DELTAS, TEXT, TOOL, Reply, Wire
 
-__all__ = ["Expected", "WrongAnswer", "ask", "fetch", "streamed_call"]
+__all__ = ["Expected", "SeenFlow", "WrongAnswer", "ask", "fetch", "read_flow", "streamed_call"]
 
 _ENDINGS: dict[Wire, bytes] = {
     "chat": b"data: [DONE]\n\n",
@@ -64,6 +65,38 @@ def ask(address: tuple[str, int], path: str, headers: dict[str, str], body: byte
     return raw
 
 
+class SeenFlow(msgspec.Struct, frozen=True):
+    """A streamed call as it came: when each line was there, each piece of its arguments, comments before the first."""
+
+    moments: tuple[float, ...]
+    arguments: tuple[tuple[float, str], ...]
+    signs: int
+
+
+def read_flow(address: tuple[str, int], path: str, headers: dict[str, str], body: bytes) -> SeenFlow:
+    """Ask on the Chat Completions wire and take the time of every line; raise `WrongAnswer` if no call comes."""
+    connection = http.client.HTTPConnection(*address, timeout=_TIMEOUT)
+    moments: list[float] = []
+    arguments: list[tuple[float, str]] = []
+    signs = 0
+    try:
+        connection.request("POST", path, body, headers)
+        response = connection.getresponse()
+        while line := response.readline():
+            now = time.monotonic()
+            moments.append(now)
+            signs += line.startswith(b":") and not arguments
+            if piece := streamed_call(line):
+                arguments.append((now, piece))
+    except (OSError, http.client.HTTPException) as error:
+        raise WrongAnswer(f"no answer from {address[0]}:{address[1]}: {error!r}") from None
+    finally:
+        connection.close()
+    if response.status != 200 or not arguments:
+        raise WrongAnswer(f"status {response.status}, and no call was streamed")
+    return SeenFlow(tuple(moments), tuple(arguments), signs)
+
+
 def _check_whole(wire: Wire, reply: Reply, raw: bytes) -> str:
     text, call = _read_whole(wire, msgspec.json.decode(raw))
     if reply == "text":
@@ -114,7 +147,7 @@ def streamed_call(raw: bytes) -> str:
     """Return the arguments of the one call that was streamed on the Chat Completions wire."""
     pieces: list[str] = []
     for block in raw.split(b"\n\n"):
-        data = block.partition(b"data: ")[2]
+        data = block.partition(b"data: ")[2].rstrip()
         if data and data != b"[DONE]":
             for choice in msgspec.json.decode(data)["choices"]:
                 pieces += [call["function"].get("arguments") or "" for call in choice["delta"].get("tool_calls") or ()]

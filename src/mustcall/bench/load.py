@@ -55,11 +55,15 @@ class LoadOrder(msgspec.Struct, kw_only=True):
     tenth: str | None = None
     #: Whether each request has a connection of its own.
     fresh: bool = False
+    #: How many new connections come at once, again and again, while the usual ones are busy. `requests` and the
+    #: latencies, from the connect to the first byte, are then those of the new ones alone.
+    storm: int = 0
 
 
 class Report(msgspec.Struct, kw_only=True):
     """What a run took: seconds in all, CPU seconds per family in the order's order, latencies in ms."""
 
+    answers: int = 0
     seconds: float = 0.0
     cpu: list[float] = []
     own_cpu: float = 0.0
@@ -134,6 +138,8 @@ class _Connection(asyncio.Protocol):
         self._script: Iterator[bytes] = iter(())
         self._pieces: list[bytes] = []
         self._began = 0.0
+        #: When the first byte of an answer came, where that is wanted.
+        self._first = 0.0
         self._run: _Run | None = None
         self._check = False
         self._opening: asyncio.Task[None] | None = None
@@ -169,6 +175,16 @@ class _Connection(asyncio.Protocol):
         else:
             self._opening = None
             self._next(run)
+
+    async def open(self, run: _Run) -> None:
+        """Connect and make requests until the run has none left; the first one's latency counts from the connect."""
+        self._opened = time.perf_counter()
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: self, run.order.host, run.order.port)
+        except OSError as error:
+            run.fail(f"cannot connect: {error}")
+        else:
+            self.start(run, check=True)
 
     def start(self, run: _Run, *, check: bool) -> None:
         """Make requests until the run has none left."""
@@ -206,6 +222,8 @@ class _Connection(asyncio.Protocol):
         assert run is not None
         run.reads += 1
         pieces = self._pieces
+        if run.order.storm and not pieces:
+            self._first = time.perf_counter()
         pieces.append(data)
         # Only what may be the end of an answer is worth a look at the whole of it.
         if len(pieces) > 1 and len(data) >= 5 and not data.endswith((b"0\r\n\r\n", b"}")):
@@ -217,7 +235,7 @@ class _Connection(asyncio.Protocol):
         length, end = body_length(raw, head)
         if length < 0:
             return
-        run.latencies.append(time.perf_counter() - self._began)
+        run.latencies.append((self._first or time.perf_counter()) - self._began)
         self._began = 0.0
         self._used = True
         pieces.clear()
@@ -276,6 +294,39 @@ async def _drive(connections: list[_Connection], run: _Run, *, check: bool) -> N
         await run.done
 
 
+async def _storm(connections: list[_Connection], order: LoadOrder) -> tuple[_Run, int]:
+    """Keep the connections busy while others come, all at once; return the run of those and all answers together."""
+    busy = _Run(order, _script(order), sys.maxsize)
+    new = _Run(order, _script(order), order.requests)
+    for connection in connections:
+        connection.start(busy, check=True)
+    for done in range(0, order.requests, order.storm):
+        wave = _Run(order, new.script, min(order.storm, order.requests - done))
+        comers = [_Connection(number) for number in range(wave.left)]
+        try:
+            async with asyncio.timeout(order.timeout):
+                await _answered(busy, len(busy.latencies) + 2 * order.concurrency)
+                await asyncio.gather(*(comer.open(wave) for comer in comers))
+                await asyncio.wait([busy.done, wave.done], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for comer in comers:
+                if comer.transport is not None:
+                    comer.transport.abort()
+        for run in (busy, wave):
+            if run.done.done():
+                run.done.result()
+        new.latencies += wave.latencies
+        new.reads += wave.reads
+    busy.done.set_result(None)  # or its connections would be opened again when they are ended
+    return new, len(new.latencies) + len(busy.latencies)
+
+
+async def _answered(run: _Run, answers: int) -> None:
+    """Wait until a run has so many answers, or has failed."""
+    while len(run.latencies) < answers and not run.done.done():  # noqa: ASYNC110  an event would cost every answer
+        await asyncio.sleep(0.001)
+
+
 async def _measure(order: LoadOrder) -> Report:
     loop = asyncio.get_running_loop()
     made = await asyncio.gather(
@@ -292,7 +343,11 @@ async def _measure(order: LoadOrder) -> Report:
         run = _Run(order, _script(order), order.requests)
         before = [family_seconds(family) for family in order.families]
         own, began = time.process_time(), time.perf_counter()
-        await _drive(connections, run, check=True)
+        answers = order.requests
+        if order.storm:
+            run, answers = await _storm(connections, order)
+        else:
+            await _drive(connections, run, check=True)
         seconds, own = time.perf_counter() - began, time.process_time() - own
         after = [family_seconds(family) for family in order.families]
     finally:
@@ -301,6 +356,7 @@ async def _measure(order: LoadOrder) -> Report:
                 connection.transport.abort()
     ranked = sorted(run.latencies)
     return Report(
+        answers=answers,
         seconds=seconds,
         cpu=[late - early for early, late in zip(before, after, strict=True)],
         own_cpu=own,

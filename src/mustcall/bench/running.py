@@ -14,8 +14,8 @@ from mustcall.bench.bodies import Wire
 from mustcall.bench.cases import Contender, measure
 from mustcall.bench.peers import Peer, find_peer
 from mustcall.bench.processes import Fleet, Server, Variant, serve_knows
-from mustcall.bench.report.results import BenchConditions, BenchResults, ServerFigures
-from mustcall.bench.sections import hold_streams, measure_arguments, measure_start, watch_memory
+from mustcall.bench.report.results import BenchConditions, BenchResults, Kind, ServerFigures
+from mustcall.bench.sections import hold_streams, measure_arguments, measure_flows, measure_start, watch_memory
 from mustcall.bench.system import check_system
 from mustcall.bench.workloads import ALL_PAIRS, PAIRS, BenchPlan
 from mustcall.core.errors import ConfigError
@@ -45,6 +45,8 @@ class BenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     starts: int = 3
     #: Characters of the long arguments; none leaves them out.
     arguments: tuple[int, ...] = (100_000, 1_000_000)
+    #: Characters of the call at 50 tokens per second, 4 to a token; 0 leaves it out.
+    flow: int = 600
 
 
 def settings_variant(name: str = "", *, protocol: str = "on", ledger: str = "off") -> Variant:
@@ -99,6 +101,10 @@ def run_bench(options: BenchOptions, own_version: str, tell: Tell) -> BenchResul
         gateway = next(one.server for one in groups[0] if one.kind == "same-wire")
         floor = next(one.server for one in groups[0] if one.kind == "floor")
         arguments = measure_arguments(gateway, floor, options.arguments, min(3, options.plan.rounds))
+        flowing: list[tuple[Kind, Server]] = [
+            (one.kind, one.server) for one in groups[0] if one.kind in ("floor", "before", "same-wire")
+        ]
+        flows = measure_flows(upstream, flowing, options.flow, min(3, options.plan.rounds)) if options.flow else ()
     return BenchResults(
         circumstances=told,
         workloads=options.plan.workloads,
@@ -106,6 +112,7 @@ def run_bench(options: BenchOptions, own_version: str, tell: Tell) -> BenchResul
         servers=servers,
         start=start,
         arguments=arguments,
+        flows=flows,
     )
 
 

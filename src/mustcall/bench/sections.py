@@ -1,6 +1,7 @@
-"""What is measured besides the workloads: starts, calls with a long argument, open streams, memory over many requests.
+"""What is measured besides the workloads: starts, long arguments, calls that flow, open streams, memory.
 
-Each is one question with one answer; nobody takes turns here but gateway and floor under the long argument.
+Each is one question with one answer; nobody takes turns here but gateway and floor under the long argument,
+and calls that flow all run at once: at 50 tokens per second nobody is in another's way.
 """
 
 import asyncio
@@ -8,19 +9,21 @@ import contextlib
 import http.client
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import msgspec
 
 from mustcall.bench.bodies import DELTAS, LONG_FORMS, PATHS, LongForm, long_arguments, long_events, named_request
 from mustcall.bench.cases import Contender, headers_of, order_for
-from mustcall.bench.check import WrongAnswer, ask, fetch, streamed_call
+from mustcall.bench.check import WrongAnswer, ask, fetch, read_flow, streamed_call
 from mustcall.bench.load import family_seconds
 from mustcall.bench.processes import Fleet, Server
-from mustcall.bench.report.results import Leak, LongArgument, StartFigures, Streams, Workload
+from mustcall.bench.report.results import FlowingCall, Kind, Leak, LongArgument, StartFigures, Streams, Workload
 from mustcall.bench.system import family
 from mustcall.bench.workloads import WORKLOADS
 
-__all__ = ["hold_streams", "measure_arguments", "measure_start", "watch_memory"]
+__all__ = ["hold_streams", "measure_arguments", "measure_flows", "measure_start", "watch_memory"]
 
 _PATH = PATHS["chat"]
 _HEADERS = headers_of("chat")
@@ -28,6 +31,8 @@ _HEADERS = headers_of("chat")
 _MARKS = (0.1, 0.5, 1.0)
 _LEAK_CONCURRENCY = 32
 _SETTLE_SECONDS = 1.0
+#: Valid calls of a model after which its arguments are let through as they come (`profiles/tallies.py`), and some more.
+_RECORD = 55
 
 
 def measure_start(fleet: Fleet, upstream: Server, times: int) -> StartFigures:
@@ -75,6 +80,71 @@ def _argument(form: LongForm, size: int, gateway: Server, floor: Server, times: 
         events=len(long_events(form, size)),
         cpu_seconds=tuple(taken[gateway.pid]),
         floor_cpu_seconds=tuple(taken[floor.pid]),
+    )
+
+
+def measure_flows(
+    upstream: Server, servers: Sequence[tuple[Kind, Server]], size: int, times: int
+) -> tuple[FlowingCall, ...]:
+    """Stream a native call at 50 tokens per second; gateways once without a record of the model and once with one.
+
+    Each stream has a model of its own, so that no stream makes the record of another.
+    """
+    cases: list[tuple[Kind, Server, bool]] = [
+        (kind, server, record)
+        for kind, server in servers
+        for record in ((False,) if kind in ("direct", "floor") else (False, True))
+    ]
+    with ThreadPoolExecutor(len(cases) * times) as pool:
+        waits = [
+            [
+                pool.submit(_flow, upstream, server, f"flow-{size}-{number}.{turn}", size, record=record)
+                for turn in range(times)
+            ]
+            for number, (_, server, record) in enumerate(cases)
+        ]
+        return tuple(
+            FlowingCall(
+                kind=kind,
+                record=record,
+                size=size,
+                first_seconds=tuple(one.result().first for one in wait),
+                last_seconds=tuple(one.result().last for one in wait),
+                silence_seconds=tuple(one.result().silence for one in wait),
+                signs=tuple(one.result().signs for one in wait),
+            )
+            for (kind, _, record), wait in zip(cases, waits, strict=True)
+        )
+
+
+class _Flow(msgspec.Struct, frozen=True, kw_only=True):
+    """How one stream came: seconds behind the upstream's own writes, the longest silence, keep-alives."""
+
+    first: float
+    last: float
+    silence: float
+    signs: int
+
+
+def _flow(upstream: Server, server: Server, asked: str, size: int, *, record: bool) -> _Flow:
+    address = (server.host, server.port)
+    for _ in range(_RECORD if record else 0):
+        ask(address, _PATH, _HEADERS, named_request("chat", f"bench-{asked}", stream=False))
+    seen = read_flow(address, _PATH, _HEADERS, named_request("chat", f"bench-{asked}", stream=True))
+    found, sent = "".join(piece for _, piece in seen.arguments), long_arguments(size)
+    if msgspec.json.decode(found or "null") != msgspec.json.decode(sent):
+        raise WrongAnswer(f"the call of {size} characters came back with {len(found)} instead of {len(sent)}")
+    written = msgspec.json.decode(
+        ask((upstream.host, upstream.port), f"/flow/{asked}", _HEADERS, b""), type=list[float]
+    )
+    # The upstream's role and name go before the arguments, the finish reason and the end behind them.
+    first, last = written[2], written[-3]
+    moments = [first, *(at for at in seen.moments if at > first)]
+    return _Flow(
+        first=seen.arguments[0][0] - first,
+        last=seen.arguments[-1][0] - last,
+        silence=max(late - early for early, late in pairwise(moments)),
+        signs=seen.signs,
     )
 
 

@@ -6,16 +6,20 @@ It reads no JSON: the path tells the wire and the model name tells the reply. St
 - `paced`: one event per write, 1 ms apart, so that nothing can coalesce and each event costs what it costs;
 - `burst`: everything in one write;
 - `held-MS`: one event per write, that many milliseconds apart: a stream that stays open;
-- `native-SIZE`, `text-SIZE`: a call with a long argument, as deltas of a call or of a text, in writes of ten.
+- `native-SIZE`, `text-SIZE`: a call with a long argument, as deltas of a call or of a text, in writes of ten;
+- `flow-SIZE-TAG`: the native call at the pace of a model, one event per write, 50 in a second; not streamed, a short
+  call at once. `GET /flow/flow-SIZE-TAG` returns when each of its writes was made.
 """
 
 import asyncio
 import re
 import sys
+import time
 from collections.abc import Callable
 from functools import cache
 from typing import cast
 
+import msgspec
 import uvloop
 
 from mustcall.bench.bodies import (
@@ -35,6 +39,9 @@ __all__ = ["GROUP", "main"]
 
 GROUP = 10
 _PACE_SECONDS = 0.001
+#: Between two tokens of a model that writes 50 in a second.
+_FLOW_SECONDS = 0.02
+_FLOW_PATH = b"/flow/"
 _STREAMS = frozenset({b"groups", b"paced", b"burst"})
 _STREAM_FLAG = re.compile(rb'"stream":\s*true')
 #: The reply that would have been streamed, in one piece.
@@ -104,14 +111,36 @@ def _long(form: bytes, size: int) -> list[bytes]:
     return _render_stream("chat", GROUP, long_events(_LONG[form], size))
 
 
+@cache
+def _flow(size: int) -> list[bytes]:
+    """Return the writes of the same call, one for each event."""
+    return _render_stream("chat", 1, long_events("native", size))
+
+
+#: When each write of a call at a model's pace was made, by what was asked: seconds of the machine's monotonic clock.
+_written: dict[bytes, list[float]] = {}
+
+
+def _tell_written(asked: bytes) -> list[bytes]:
+    body = msgspec.json.encode(_written.get(asked, []))
+    return [b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)]
+
+
 def _look_up(path: bytes, asked: bytes, request: bytes) -> tuple[list[bytes], float]:
     """Return the writes of a reply and the seconds between them."""
+    if path.startswith(_FLOW_PATH):
+        return _tell_written(path.removeprefix(_FLOW_PATH)), 0.0
     if asked in _STREAMS and _STREAM_FLAG.search(request) is None:
         asked = _UNSTREAMED  # some gateways ask for the whole and cut it up themselves
     scripts = _SCRIPTS.get(path, {})
     name, _, number = asked.partition(b"-")
     if name in _LONG and number.isdigit():
         return _long(name, int(number)), 0.0
+    size = number.partition(b"-")[0]
+    if name == b"flow" and size.isdigit() and scripts:
+        if _STREAM_FLAG.search(request) is None:
+            return scripts[b"call"], 0.0
+        return _flow(int(size)), _FLOW_SECONDS
     if name == b"held" and number.isdigit() and scripts:
         return scripts[b"paced"], int(number) / 1000
     return scripts.get(asked, [_NOT_FOUND]), _PACE_SECONDS if asked == b"paced" else 0.0
@@ -126,6 +155,8 @@ class _Upstream(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._full = False
         self._waiting: tuple[list[bytes], int, float] | None = None
+        #: Takes the time of each write, where it is wanted.
+        self._times: list[float] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
@@ -152,6 +183,9 @@ class _Upstream(asyncio.Protocol):
         asked = request[start : request.find(b'"', start)]
         writes, pause = _look_up(path, asked, request)
         assert self._transport is not None
+        self._times = None
+        if pause == _FLOW_SECONDS:
+            self._times = _written[asked] = [time.monotonic()]
         self._transport.write(writes[0])
         if len(writes) > 1:
             self._go_on(writes, 1, pause)
@@ -177,6 +211,8 @@ class _Upstream(asyncio.Protocol):
     def _write(self, writes: list[bytes], number: int, pause: float) -> None:
         if self._transport is None or self._transport.is_closing():
             return
+        if self._times is not None:
+            self._times.append(time.monotonic())
         self._transport.write(writes[number])
         if number + 1 < len(writes):
             self._go_on(writes, number + 1, pause)

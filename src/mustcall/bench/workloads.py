@@ -99,6 +99,14 @@ WORKLOADS = (
         fresh=True,
     ),
     Workload(
+        name="storm",
+        title="256 new connections at once while others are busy; latencies from the connect to the first byte",
+        reply="text",
+        concurrencies=(32,),
+        requests=256,
+        storm=256,
+    ),
+    Workload(
         name="held",
         title="streamed: 200 deltas, every tenth turn a forced call of 2 kB that is held until it is complete",
         reply="groups",

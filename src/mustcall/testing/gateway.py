@@ -90,7 +90,7 @@ class RunningGateway:
         changed: ServerSettings = msgspec.structs.replace(given.server, **{**own, **server})
         self.app = Gateway(msgspec.structs.replace(given, server=changed), transport, clock)
         self._listener: socket.socket = bind(changed)
-        config = server_config(self.app, changed)
+        config = server_config(self.app, changed, self._listener)
         # A test process may be kept from its work for seconds: a connection that is closed for having been idle in the
         # meantime may be closed under the next request of its client.
         config.timeout_keep_alive = _IDLE

@@ -28,6 +28,12 @@ GOALS: dict[Kind, Goal] = {
 PEER_GOALS = {"litellm": 20.0, "forge": 10.0, "tensorzero": 1.0}
 #: CPU seconds of the gateway for a call with an argument of so many characters.
 ARGUMENT_GOALS = {100_000: 0.5, 1_000_000: 5.0}
+#: Milliseconds from the connect to the first byte for 99 of 100 connections that came at once.
+STORM_GOAL = 250.0
+#: Seconds behind the upstream's first argument byte, where the model has a record of valid calls.
+FLOW_GOAL = 1.0
+#: Seconds a client goes without a byte while a call is held: a keep-alive comes every two.
+SILENCE_GOAL = 3.0
 FIRST_ANSWER_GOAL = 1.5
 HELP_GOAL = 0.3
 STREAM_GOAL_MB = 4.0
@@ -119,9 +125,11 @@ def verdicts(run: BenchResults) -> list[GoalVerdict]:
     return [
         *_cost(run),
         *_events(run),
+        *_storms(run),
         *_before(run),
         *_peers(run),
         *_arguments(run),
+        *_flows(run),
         *_start(run),
         *_memory(run),
     ]
@@ -172,6 +180,25 @@ def _events(run: BenchResults) -> Iterator[GoalVerdict]:
         )
 
 
+def _storms(run: BenchResults) -> Iterator[GoalVerdict]:
+    """Judge how long new connections wait that come at once, beside the others of the same run."""
+    sizes = {load.name: load.storm for load in run.workloads if load.storm}
+    for one in run.measured:
+        if one.workload not in sizes or one.kind not in GOALS or not one.samples:
+            continue
+        others = [
+            f"{other.kind} {other.middle(_p99):.0f}"
+            for other in run.group(one)
+            if other.kind in ("direct", "floor", "before") and other.samples
+        ]
+        p99 = one.middle(_p99)
+        yield GoalVerdict(
+            met=p99 <= STORM_GOAL,
+            text=f"{one.contender}, {sizes[one.workload]} new connections at once, {one.concurrency} busy: p99 "
+            f"{p99:.0f} ms to the first byte (goal {STORM_GOAL:.0f}; {', '.join(others) or 'nobody else measured'})",
+        )
+
+
 def _before(run: BenchResults) -> Iterator[GoalVerdict]:
     for row in rows_of(run):
         if row.times_before is not None:
@@ -201,6 +228,26 @@ def _arguments(run: BenchResults) -> Iterator[GoalVerdict]:
             met=seconds <= goal,
             text=f"{one.name} argument of {one.size:,} characters, {one.events:,} events: {seconds:.2f} s CPU{wanted}, "
             f"{seconds * 1e6 / one.events:.1f} us per event; floor {median(one.floor_cpu_seconds):.2f} s",
+        )
+
+
+def _flows(run: BenchResults) -> Iterator[GoalVerdict]:
+    for one in run.flows:
+        first, silence = median(one.first_seconds), max(one.silence_seconds)
+        judged = one.kind == "same-wire"
+        if one.record:
+            words, met = "with a record", not judged or first <= FLOW_GOAL
+            goal = f" (goal {FLOW_GOAL:g} s)" if judged else ""
+        else:
+            words, met = "without a record", not judged or silence <= SILENCE_GOAL
+            goal = ""
+        silent = f" (goal {SILENCE_GOAL:g} s)" if judged and not one.record else ""
+        name = {"same-wire": "gateway", "before": "other checkout"}.get(one.kind, one.kind)
+        yield GoalVerdict(
+            met=met,
+            text=f"native call of {one.size:,} characters at 50 tokens/s, {name} {words}: first argument byte "
+            f"{first:.3f} s after the upstream's{goal}, last {median(one.last_seconds):.3f} s; longest silence "
+            f"{silence:.2f} s{silent}, {median(one.signs):.0f} keep-alives",
         )
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "BenchConditions",
     "BenchResults",
     "BenchSample",
+    "FlowingCall",
     "Kind",
     "Leak",
     "LongArgument",
@@ -53,12 +54,15 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     different: bool = False
     fresh: bool = False
     held: bool = False
+    #: New connections that come at once while the usual ones are busy; `requests` and latencies are theirs alone.
+    storm: int = 0
 
     def requests_at(self, concurrency: int, share: float) -> int:
         """Return the requests of a run: at least one per connection, and the same number for each of them."""
         if self.growth is not None:
             return concurrency * self.growth_at(share).requests
-        return concurrency * max(1, round(self.requests * share / concurrency))
+        each = self.storm or concurrency
+        return each * max(1, round(self.requests * share / each))
 
     def growth_at(self, share: float) -> Growth:
         """Return how conversations grow in a run of this share: in fewer steps, to the same size."""
@@ -137,6 +141,22 @@ class LongArgument(msgspec.Struct, frozen=True, kw_only=True):
     floor_cpu_seconds: tuple[float, ...]
 
 
+class FlowingCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A native call streamed at 50 tokens per second, with or without a record of valid calls of its model before it.
+
+    Seconds from the upstream's first argument byte to the client's, from its last to the client's, and the longest
+    time without a byte; keep-alives before the first argument byte.
+    """
+
+    kind: Kind
+    record: bool
+    size: int
+    first_seconds: tuple[float, ...]
+    last_seconds: tuple[float, ...]
+    silence_seconds: tuple[float, ...]
+    signs: tuple[int, ...]
+
+
 class Streams(msgspec.Struct, frozen=True, kw_only=True):
     """Streams held open at once: resident memory of the gateway before, at its highest, and after the last one."""
 
@@ -183,6 +203,7 @@ class BenchResults(msgspec.Struct, frozen=True, kw_only=True):
     servers: tuple[ServerFigures, ...] = ()
     start: StartFigures | None = None
     arguments: tuple[LongArgument, ...] = ()
+    flows: tuple[FlowingCall, ...] = ()
     streams: Streams | None = None
     leak: Leak | None = None
 

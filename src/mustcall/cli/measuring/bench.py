@@ -46,6 +46,13 @@ _LEDGER = "ledger-{wire}.db"
     help="The gateway's ledger, where `serve` has one.  [default: both; off if --quick]",
 )
 @click.option(
+    "--flow",
+    type=click.IntRange(0, 1_000_000),
+    default=600,
+    show_default=True,
+    help="Characters of the call that is streamed at 50 tokens a second; 20000 take 100 s, 0 leaves it out.",
+)
+@click.option(
     "--before", type=click.Path(path_type=Path, file_okay=False), metavar="CHECKOUT", help="Also another checkout's."
 )
 @click.option(
@@ -76,6 +83,7 @@ def command(
     share: float | None,
     protocol: str | None,
     ledger: str | None,
+    flow: int,
     before: Path | None,
     peers: tuple[str, ...],
     pids: tuple[str, ...],
@@ -125,6 +133,7 @@ def command(
                 peers=tuple(given),
                 upstream_port=upstream_port,
                 starts=min(3, plan.rounds),
+                flow=flow,
                 arguments=(100_000,) if quick else (100_000, 1_000_000),
             )
             run = run_bench(options, __version__, _tell)

@@ -8,6 +8,7 @@ Refusals are answered in HTTP, the connection is closed, and the log has one lin
 import asyncio
 import errno
 import os
+import socket
 from collections import Counter
 from time import monotonic
 from typing import Any, NoReturn, cast
@@ -15,6 +16,7 @@ from typing import Any, NoReturn, cast
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mustcall.core.limits import GatewayLimits
+from mustcall.gateway.connections.accepting import Acceptor
 from mustcall.gateway.connections.write_coalescing import JoiningProtocol, declared_size
 from mustcall.telemetry.logs import log_of
 
@@ -68,13 +70,15 @@ class RareLog:
 class Front:
     """Counts the connections of one process."""
 
-    def __init__(self, limits: GatewayLimits) -> None:
+    def __init__(self, limits: GatewayLimits, listener: socket.socket | None = None) -> None:
         self.limits = limits
         self.most = limits.connections or max(8, _open_files() * 3 // 4)
         self.most_each = limits.connections_per_address or max(4, self.most // 2)
         self.addresses: Counter[str] = Counter()
         self.open: set[FrontProtocol] = set()
         self.log = RareLog()
+        #: Takes connections that wait, where the listening socket is known.
+        self.acceptor = Acceptor(listener) if listener is not None and os.name == "posix" else None
         self._sweeper: asyncio.TimerHandle | None = None
 
     def protocol(self) -> type["FrontProtocol"]:
@@ -137,6 +141,8 @@ class FrontProtocol(JoiningProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Take a new connection, or refuse it."""
         super().connection_made(transport)
+        if self.front.acceptor is not None:
+            self.front.acceptor.look(self.loop, self._another)
         address = self.client[0] if self.client else ""
         self._began = self.loop.time()
         reason = self.front.admit(self, address)
@@ -144,6 +150,10 @@ class FrontProtocol(JoiningProtocol):
             self._address = address
         else:
             self.refuse(503, "connections", reason)
+
+    def _another(self) -> "FrontProtocol":
+        """Return a protocol for another connection of the same server."""
+        return type(self)(config=self.config, server_state=self.server_state, app_state=self.app_state)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Count the connection no more."""

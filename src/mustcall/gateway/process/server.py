@@ -93,12 +93,12 @@ def bind(server: ServerSettings, *, or_any_port: bool = False) -> socket.socket:
     raise ConfigError(f"cannot listen on {server.host}:{server.port}: {reason}; choose another with --port or --host")
 
 
-def server_config(gateway: Gateway, server: ServerSettings) -> uvicorn.Config:
-    """Return how uvicorn runs a gateway."""
+def server_config(gateway: Gateway, server: ServerSettings, listener: socket.socket) -> uvicorn.Config:
+    """Return how uvicorn runs a gateway on a listening socket."""
     return uvicorn.Config(
         gateway,
         loop="auto",
-        http=Front(gateway.settings.limits).protocol(),
+        http=Front(gateway.settings.limits, listener).protocol(),
         ws="none",
         lifespan="on",
         proxy_headers=False,
@@ -126,7 +126,7 @@ def serve(
     `reloader` reads; without it the signal means what it means to every program.
     """
     gateway = Gateway(settings, requests=request_log(settings.server.log_level, settings.server.log_format))
-    config = server_config(gateway, settings.server)
+    config = server_config(gateway, settings.server, listener)
 
     def reload() -> None:
         assert reloader is not None, "there is no handler without one"
