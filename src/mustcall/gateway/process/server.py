@@ -93,8 +93,8 @@ def bind(server: ServerSettings, *, or_any_port: bool = False) -> socket.socket:
     raise ConfigError(f"cannot listen on {server.host}:{server.port}: {reason}; choose another with --port or --host")
 
 
-def server_config(gateway: Gateway, server: ServerSettings, listener: socket.socket) -> uvicorn.Config:
-    """Return how uvicorn runs a gateway on a listening socket."""
+def server_config(gateway: Gateway, server: ServerSettings, listener: socket.socket | None = None) -> uvicorn.Config:
+    """Return how uvicorn runs a gateway; from `listener` waiting connections are taken in batches."""
     return uvicorn.Config(
         gateway,
         loop="auto",
