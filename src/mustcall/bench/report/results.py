@@ -35,6 +35,10 @@ __all__ = [
 Kind = Literal["direct", "floor", "before", "same-wire", "translating", "variant", "peer"]
 
 
+#: Requests of a connection in one run, at least.
+_EACH = 4
+
+
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of traffic, the concurrencies it is measured at, and how many requests make a run."""
 
@@ -58,11 +62,15 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     storm: int = 0
 
     def requests_at(self, concurrency: int, share: float) -> int:
-        """Return the requests of a run: at least one per connection, and the same number for each of them."""
+        """Return the requests of a run: the same number on each connection, and a few at least.
+
+        All connections send their first request at once; that moment alone says little about a steady load.
+        """
         if self.growth is not None:
             return concurrency * self.growth_at(share).requests
-        each = self.storm or concurrency
-        return each * max(1, round(self.requests * share / each))
+        if self.storm:
+            return self.storm * max(1, round(self.requests * share / self.storm))
+        return concurrency * max(_EACH, round(self.requests * share / concurrency))
 
     def growth_at(self, share: float) -> Growth:
         """Return how conversations grow in a run of this share: in fewer steps, to the same size."""
