@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import threading
 
 import msgspec
 import pytest
@@ -111,3 +112,29 @@ def test_limits_hold_in_a_batch(batches: list[socket.socket]) -> None:
     assert answered.count(b"200") == 20
     assert set(answered) <= {b"200", b"503", b""}
     assert len(batches) > 10
+
+
+def test_connections_that_come_with_the_stop_do_not_hold_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is accepted in the step in which the server stops is closed as well: nobody waits for it."""
+    taken = threading.Event()
+
+    async def late(loop: asyncio.AbstractEventLoop, make: accepting.Factory, accepted: socket.socket) -> None:
+        taken.set()
+        while listener.fileno() >= 0:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the connections that were open have been told
+        await really(loop, make, accepted)
+
+    really = accepting.open_accepted
+    monkeypatch.setattr(accepting, "WAITED", 0.0)
+    monkeypatch.setattr(accepting, "open_accepted", late)
+    with contextlib.ExitStack() as kept:
+        gateway = RunningGateway(settings=settings_from_flags("chat=http://127.0.0.1:9/v1"), shutdown_grace=600.0)
+        listener = gateway._listener  # pyright: ignore[reportPrivateUsage]
+        connections = [kept.enter_context(socket.create_connection(listener.getsockname())) for _ in range(50)]
+        with gateway:
+            assert taken.wait(60)
+        for connection in connections:
+            connection.settimeout(60)
+            with contextlib.suppress(ConnectionResetError):
+                assert connection.recv(1) == b""

@@ -56,6 +56,7 @@ def test_the_words_are_compared_in_one_case() -> None:
         ("The reasoning_content of earlier turns must be passed back", Rejection.REASONING_MISSING),
         ("`max_tokens` must be greater than `thinking.budget_tokens`", Rejection.OTHER),
         ("reasoning_effort: unexpected value 'huge'", Rejection.OTHER),
+        ("budget_tokens is fine. messages.1: expected a thinking block", Rejection.REASONING_MISSING),
         ("image too large in message 'I thought this picture...'", Rejection.OTHER),
     ],
 )

@@ -30,6 +30,11 @@ class Acceptor:
         #: A loop keeps no strong reference to its tasks.
         self._opening: set[asyncio.Task[object]] = set()
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the server has closed its socket: it has told its connections to end, and tells no later one."""
+        return self._listener.fileno() < 0
+
     def look(self, loop: asyncio.AbstractEventLoop, make: Factory) -> None:
         """Look for more connections soon, because one came."""
         if self._timer is None:

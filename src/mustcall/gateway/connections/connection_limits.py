@@ -141,8 +141,6 @@ class FrontProtocol(JoiningProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Take a new connection, or refuse it."""
         super().connection_made(transport)
-        if self.front.acceptor is not None:
-            self.front.acceptor.look(self.loop, self._another)
         address = self.client[0] if self.client else ""
         self._began = self.loop.time()
         reason = self.front.admit(self, address)
@@ -150,6 +148,13 @@ class FrontProtocol(JoiningProtocol):
             self._address = address
         else:
             self.refuse(503, "connections", reason)
+        acceptor = self.front.acceptor
+        if acceptor is None:
+            return
+        if acceptor.stopped:
+            self.shutdown()
+        else:
+            acceptor.look(self.loop, self._another)
 
     def _another(self) -> "FrontProtocol":
         """Return a protocol for another connection of the same server."""

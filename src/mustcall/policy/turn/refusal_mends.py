@@ -34,7 +34,7 @@ _STREAM_ITSELF = re.compile(r"(?i)\bstream(?!_options)\w*")
 _ABOUT_REQUEST = frozenset({400, 404, 405, 406, 415, 422, 500, 501})
 #: What a refusal says that is about reasoning.
 _REASONING = re.compile(r"(?i)\b(?:thinking|thought|reasoning)")
-#: Budgets and efforts are settings of this turn: such a refusal is not about the reasoning of earlier ones.
+#: Budgets and efforts are settings of this turn: what is said up to them is not about the reasoning of earlier ones.
 _REASONING_SETTING = re.compile(r"(?i)budget|effort")
 #: What it says besides where it misses that of earlier turns.
 _MISSES = re.compile(r"(?i)\bmiss|\bback\b|must (?:start|begin)|signature|preced|expected|previous|earlier")
@@ -84,7 +84,10 @@ def meant_by(rejection: Rejection, error: ErrorInfo, sent: Request) -> Rejection
 
 
 def _is_about_reasoning(message: str) -> bool:
-    return _REASONING.search(message) is not None and _REASONING_SETTING.search(message) is None
+    behind = 0
+    for setting in _REASONING_SETTING.finditer(message):
+        behind = setting.end()
+    return _REASONING.search(message, behind) is not None
 
 
 def one_result_a_turn(request: Request) -> Request:
