@@ -98,8 +98,8 @@ class _Cell:
         self.samples: list[BenchSample] = []
         self.problem: str | None = None
 
-    def measured(self) -> Measured:
-        """Return it as a value."""
+    def measured(self, rounds: int) -> Measured:
+        """Return the first rounds as a value."""
         return Measured(
             workload=self.workload.name,
             concurrency=self.concurrency,
@@ -107,7 +107,7 @@ class _Cell:
             kind=self.contender.kind,
             caller=self.contender.caller,
             upstream=self.contender.upstream,
-            samples=tuple(self.samples) if self.problem is None else (),
+            samples=tuple(self.samples[:rounds]) if self.problem is None else (),
             problem=self.problem,
         )
 
@@ -236,8 +236,12 @@ def _sample(report: Report) -> BenchSample:
 
 def measure(
     fleet: Fleet, upstream: Server, groups: Sequence[Sequence[Contender]], plan: BenchPlan, tell: Callable[[str], None]
-) -> tuple[Measured, ...]:
-    """Measure every cell in rounds; raise `WrongAnswer` if a contender that we started answers wrongly."""
+) -> tuple[tuple[Measured, ...], bool]:
+    """Measure every cell in rounds; return what was measured, and whether those were all rounds.
+
+    Ctrl-C ends it with the rounds that are whole, and is raised where there is none. Raise `WrongAnswer` if a contender
+    that we started answers wrongly.
+    """
     began = time.perf_counter()
     bench = _Bench(fleet, upstream, plan)
     rows = [
@@ -252,11 +256,17 @@ def measure(
         for cell in row:
             bench.check(cell)
     tell("every contender was asked once and its answers were read")
-    for number in range(plan.rounds):
-        for row in rows:
-            turn = number % len(row)
-            for cell in [*row[turn:], *row[:turn]]:
-                bench.sample(cell)
-        used = time.perf_counter() - began
-        tell(f"round {number + 1} of {plan.rounds} done, {used:.0f} s so far")
-    return tuple(cell.measured() for row in rows for cell in row)
+    done = 0
+    try:
+        while done < plan.rounds:
+            for row in rows:
+                turn = done % len(row)
+                for cell in [*row[turn:], *row[:turn]]:
+                    bench.sample(cell)
+            done += 1
+            tell(f"round {done} of {plan.rounds} done, {time.perf_counter() - began:.0f} s so far")
+    except KeyboardInterrupt:
+        if not done:
+            raise
+        tell(f"stopped: these are the figures of {done} of {plan.rounds} rounds, and no other section")
+    return tuple(cell.measured(done) for row in rows for cell in row), done == plan.rounds

@@ -93,27 +93,33 @@ def run_bench(options: BenchOptions, own_version: str, tell: Tell) -> BenchResul
         for _, server in peers:
             fleet.attach(server)
         fleet.start_generator()
-        measured = measure(fleet, upstream, groups, options.plan, tell)
-        servers = tuple(
-            ServerFigures(name=one.name, start_seconds=one.start_seconds, memory_mb=one.memory_mb)
-            for one in fleet.servers
-        )
-        gateway = next(one.server for one in groups[0] if one.kind == "same-wire")
-        floor = next(one.server for one in groups[0] if one.kind == "floor")
-        arguments = measure_arguments(gateway, floor, options.arguments, min(3, options.plan.rounds))
-        flowing: list[tuple[Kind, Server]] = [
-            (one.kind, one.server) for one in groups[0] if one.kind in ("floor", "before", "same-wire")
-        ]
-        flows = measure_flows(upstream, flowing, options.flow, min(3, options.plan.rounds)) if options.flow else ()
-    return BenchResults(
-        circumstances=told,
-        workloads=options.plan.workloads,
-        measured=measured,
-        servers=servers,
-        start=start,
-        arguments=arguments,
-        flows=flows,
+        measured, whole = measure(fleet, upstream, groups, options.plan, tell)
+        run = BenchResults(circumstances=told, workloads=options.plan.workloads, measured=measured, start=start)
+        if not whole:
+            return run
+        try:
+            return _with_sections(run, fleet, upstream, groups[0], options)
+        except KeyboardInterrupt:
+            tell("stopped: long arguments, memory and the call at 50 tokens a second are left out")
+            return run
+
+
+def _with_sections(
+    run: BenchResults, fleet: Fleet, upstream: Server, group: list[Contender], options: BenchOptions
+) -> BenchResults:
+    """Return the run with what is measured once, behind its rounds."""
+    servers = tuple(
+        ServerFigures(name=one.name, start_seconds=one.start_seconds, memory_mb=one.memory_mb) for one in fleet.servers
     )
+    gateway = next(one.server for one in group if one.kind == "same-wire")
+    floor = next(one.server for one in group if one.kind == "floor")
+    rounds = min(3, options.plan.rounds)
+    arguments = measure_arguments(gateway, floor, options.arguments, rounds)
+    flowing: list[tuple[Kind, Server]] = [
+        (one.kind, one.server) for one in group if one.kind in ("floor", "before", "same-wire")
+    ]
+    flows = measure_flows(upstream, flowing, options.flow, rounds) if options.flow else ()
+    return msgspec.structs.replace(run, servers=servers, arguments=arguments, flows=flows)
 
 
 def _groups(

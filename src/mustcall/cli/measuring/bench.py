@@ -1,6 +1,9 @@
 """`mustcall bench`: what the gateway costs on this machine, beside the floor, other versions and other gateways."""
 
+import contextlib
+import signal
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import click
@@ -103,7 +106,7 @@ def command(
 
     Starts a scripted upstream, a bare pass-through (the floor) and gateways, all on this machine, and lets them take
     turns. CPU time per request is the figure to trust. docs/benchmarks.md explains the columns. Exits with 0 whatever
-    the figures are, with 1 if an answer was wrong.
+    the figures are, with 1 if an answer was wrong. Ctrl-C and SIGTERM keep the rounds that are whole.
     """
     _check_files(data, page, picture)
     earlier = read_run(old) if old is not None else None
@@ -136,7 +139,8 @@ def command(
                 flow=flow,
                 arguments=(100_000,) if quick else (100_000, 1_000_000),
             )
-            run = run_bench(options, __version__, _tell)
+            with _ended_by_sigterm():
+                run = run_bench(options, __version__, _tell)
     except WrongAnswer as error:
         click.echo(f"mustcall: {error}", err=True)
         sys.exit(1)
@@ -147,6 +151,16 @@ def command(
     if picture is not None:
         draw_picture(run, picture)
     _show(run, compare(earlier, run) if earlier is not None else None)
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Generator[None]:
+    """Let SIGTERM do what Ctrl-C does: `timeout` and supervisors send it."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _tell(line: str) -> None:
