@@ -23,7 +23,7 @@ from mustcall.profiles.prices import Prices
 from mustcall.telemetry.context import TraceContext
 from mustcall.upstream.retry import Retry
 
-__all__ = ["AttemptRecord", "TurnProgress", "TurnRecord", "spent"]
+__all__ = ["AttemptRecord", "TurnProgress", "TurnRecord", "request_digest", "spent"]
 
 
 #: The prices that come with mustcall, for those who set none.
@@ -69,7 +69,7 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
     @property
     def digest(self) -> str:
         """A short name for the bytes that were sent."""
-        return self.sent or hashlib.sha256(self.body).hexdigest()[:16]
+        return self.sent or request_digest(self.body)
 
     @property
     def word(self) -> str:
@@ -205,6 +205,11 @@ class TurnRecord(msgspec.Struct, kw_only=True):
                 for entry in self.adaptations
             ],
         }
+
+
+def request_digest(body: bytes) -> str:
+    """Return a short name for the bytes of a request."""
+    return hashlib.sha256(body).hexdigest()[:16]
 
 
 def _meant(judged: Judgement, found: ScanFindings) -> str:

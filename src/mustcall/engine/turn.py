@@ -16,11 +16,13 @@ from mustcall.engine.attempts.judging import Judging
 from mustcall.engine.attempts.refusals import UpstreamRefused, pass_probe, take_refusal
 from mustcall.engine.attempts.sending import Sending
 from mustcall.engine.attempts.teaching import Teaching
-from mustcall.engine.off_loop import HEAVY_PIECE, heavily
+from mustcall.engine.off_loop import HEAVY_PIECE, LARGE, heavily
+from mustcall.engine.records import request_digest
 from mustcall.engine.replies.outlets import WHOLE, Outlet, P
 from mustcall.engine.replies.stream_relay import StreamRelay
 from mustcall.engine.turn_context import TurnContext
 from mustcall.policy.scanning.reply_scanner import ScanFindings
+from mustcall.policy.turn.remedy import ACCEPTED
 from mustcall.upstream.http1.idle import IdleTimer
 from mustcall.wire.regularity import respelled
 
@@ -172,6 +174,8 @@ class EngineTurn:
         if attempt.skimmed and (judged.keeps or (self.context.same_wire and judged.reply is not reply)):
             # It was only skimmed, and is to be written on its own wire.
             judged = await judging.judge(judging.restored(attempt.read_fully()), sent_limit=limit, heavy=heavy)
+        if judged.verdict not in ACCEPTED:
+            await self._name_request()
         accepted = judging.settle(judged, shown if released else None, earlier=earlier)
         if accepted is None:
             return relay.last_words() if relay is not None and released else outlet.nothing
@@ -188,6 +192,12 @@ class EngineTurn:
         return outlet.write(await heavily(rest, accepted) if heavy else rest(accepted))
 
     # --- failures ----------------------------------------------------------------------------------------------------
+
+    async def _name_request(self) -> None:
+        """Name the request of an attempt that is told of; hashing megabytes would keep the loop."""
+        attempt = self.context.record.attempts[-1]
+        if len(attempt.body) > LARGE:
+            attempt.sent = await heavily(request_digest, attempt.body)
 
     def failed(self, error: MustcallError) -> MustcallError:
         """Take note of the error that the turn ends in, and return it as the caller may see it."""

@@ -9,6 +9,7 @@ Cost: nothing while nothing has failed; then one lookup of a length, and a diges
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import cached_property
 from hashlib import blake2b
 
 import msgspec
@@ -30,7 +31,7 @@ _MOST = 1024
 _MEANT = ("x-mustcall-", "anthropic-", "openai-")
 
 
-class RequestIdentity(msgspec.Struct, frozen=True, gc=False):
+class RequestIdentity(msgspec.Struct, frozen=True, dict=True):
     """A request as it came: what two requests must have in common to be one."""
 
     wire: Wire
@@ -39,9 +40,9 @@ class RequestIdentity(msgspec.Struct, frozen=True, gc=False):
     headers: Mapping[str, str]
     body: bytes
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
-        """A name for the request, from which nothing of it can be told."""
+        """A name for the request, from which nothing of it can be told; megabytes are hashed once."""
         meant = sorted((name, value) for name, value in self.headers.items() if name.startswith(_MEANT))
         hashed = blake2b(repr((str(self.wire), tenant_of(self.headers), self.query, meant)).encode(), digest_size=16)
         hashed.update(self.body)
