@@ -30,7 +30,7 @@ from mustcall.policy.turn.remedy import TABLE
 from mustcall.policy.words.grounding import GroundingRule
 from mustcall.telemetry.prometheus import markdown as metrics_table
 
-__all__ = ["LOOKUPS"]
+__all__ = ["LOOKUPS", "help_of"]
 
 _DOCS = Path(__file__).resolve().parent.parent / "docs"
 _NOTE = "<!-- Generated from the code by `make docs`; do not edit. -->"
@@ -77,8 +77,6 @@ def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]] | list[tuple[s
 
 def _commands(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Yield the words of a command and of all below it."""
-    # click keeps the help option that a command was first asked for, and with it the names that were given then.
-    command._help_option = None  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
     if words:
         yield words
     if isinstance(command, click.Group):
@@ -89,14 +87,24 @@ def _commands(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[
             yield from _commands(below, (*words, name))
 
 
+def help_of(*words: str) -> str:
+    """Return what `mustcall WORDS --help` prints, whatever this process did with the command before."""
+    command: click.Command | None = cli
+    for word in words:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), word)
+    assert command is not None
+    # click keeps the help option that a command was first asked for, and with it the names that were given then.
+    command._help_option = None  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
+    said = CliRunner().invoke(cli, [*words, "--help"], prog_name="mustcall", terminal_width=100, catch_exceptions=False)
+    return said.stdout
+
+
 def _cli() -> str:
     parts = ["Exit codes: 0 for success, 1 where a check failed, 2 for a mistake in the command or its input.\n"]
     for words in _commands(cli, ()):
-        said = CliRunner().invoke(
-            cli, [*words, "--help"], prog_name="mustcall", terminal_width=100, catch_exceptions=False
-        )
         depth = "##" if len(words) == 1 else "###"
-        parts.append(f"{depth} mustcall {' '.join(words)}\n\n```text\n{said.stdout}```\n")
+        parts.append(f"{depth} mustcall {' '.join(words)}\n\n```text\n{help_of(*words)}```\n")
     return _page("Command line", *parts)
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from mustcall.cli import cli
 from mustcall.cli.inspecting.explain import command as explain
 from mustcall.core.errors import ModelError
 from mustcall.core.limits import DEFAULTS, MOST_PARTS, REASONS
@@ -48,7 +47,7 @@ from mustcall.wire.sse import DEFAULT_EVENT_LIMIT
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # a script beside this one, also where this one is loaded
 
 from front import index, readme
-from lookup import LOOKUPS
+from lookup import LOOKUPS, help_of
 from reference import reference
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -289,8 +288,7 @@ def replay() -> str:
 
 def _help(name: str) -> str:
     """Return what a command prints about itself."""
-    shown = CliRunner().invoke(cli, [name, "--help"], prog_name="mustcall", terminal_width=100, catch_exceptions=False)
-    return f"```text\n{shown.stdout}```\n"
+    return f"```text\n{help_of(name)}```\n"
 
 
 def probe() -> str:
