@@ -1,6 +1,7 @@
 """Rule 144: a typed model failure does not start a storm of retries, whoever asks and however often."""
 
 import json
+from functools import cached_property
 from typing import Any
 
 import anthropic
@@ -277,7 +278,7 @@ def test_lengths_nobody_failed_with_are_not_digested() -> None:
     failures.note(ASKED, EmptyReply("x"), "r", None, 0.0)
 
     class Untouched(RequestIdentity, frozen=True):
-        @property
+        @cached_property
         def digest(self) -> bytes:
             raise AssertionError("a digest was made")
 
