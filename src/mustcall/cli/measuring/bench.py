@@ -155,8 +155,13 @@ def command(
 
 @contextlib.contextmanager
 def _ended_by_sigterm() -> Generator[None]:
-    """Let SIGTERM do what Ctrl-C does: `timeout` and supervisors send it."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Let the first SIGTERM do what Ctrl-C does: `timeout` and supervisors send it, `timeout` twice."""
+
+    def end(_number: int, _frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
     try:
         yield
     finally:
