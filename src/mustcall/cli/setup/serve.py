@@ -218,7 +218,8 @@ def _announce(url: str, settings: Settings, model: str, *, demo: bool, workers: 
         tell(f"  ledger at {shown_place(settings.ledger.place or '')}, kept for {settings.ledger.keep}")
         if settings.ledger.responses:
             how = "encrypted" if os.environ.get(LEDGER_KEY) else "unencrypted, prompts and answers included"
-            tell(f"  stored responses are kept {how} ([ledger] responses = false, {LEDGER_KEY})")
+            choice = "" if os.environ.get(LEDGER_KEY) else f", {LEDGER_KEY} encrypts them"
+            tell(f"  stored responses are kept {how} ([ledger] responses = false stores none{choice})")
     if settings.server.ui:
         tell(f"  page at {url}/ui: every turn, in a browser")
     if not settings.client_keys and settings.server.host not in ("127.0.0.1", "localhost", "::1"):
