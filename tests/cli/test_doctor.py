@@ -16,6 +16,7 @@ from mustcall.upstream.embedded.catalogue import FALLBACK, find_weights
 from mustcall.upstream.embedded.store import WeightStore
 from mustcall.upstream.providers import PROVIDERS
 from support.loopback import PROXY_VARIABLES
+from support.ports import closed_port
 
 #: Longer than any machine needs.
 LONG = ("--timeout", "60")
@@ -52,7 +53,7 @@ def doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Doctor:
 
 
 def free_port() -> int:
-    """A port where nobody listens."""
+    """A port that may be listened on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -84,11 +85,11 @@ def test_nothing_is_made(doctor: Doctor, tmp_path: Path) -> None:
 
 def test_an_upstream_that_is_down(doctor: Doctor) -> None:
     """It stops serving, and the fix is to start it."""
-    told = doctor("--upstream", f"up:chat=http://127.0.0.1:{free_port()}/v1", "--port", "0")
+    told = doctor("--upstream", f"up:chat=http://127.0.0.1:{closed_port()}/v1", "--port", "0")
     check = told.checks["upstream up"]
     assert (told.code, check["state"]) == (1, "failed")
     assert "start the server" in check["fix"]
-    shown = CliRunner().invoke(cli, ["doctor", "--upstream", f"up:chat=http://127.0.0.1:{free_port()}/v1", *LONG])
+    shown = CliRunner().invoke(cli, ["doctor", "--upstream", f"up:chat=http://127.0.0.1:{closed_port()}/v1", *LONG])
     assert shown.exit_code == 1
     assert "✗ upstream up" in shown.output
     assert "fix: start the server" in shown.output
@@ -96,8 +97,8 @@ def test_an_upstream_that_is_down(doctor: Doctor) -> None:
 
 def test_a_proxy_in_the_way(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where even this machine is behind a proxy, that is the fix."""
-    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
-    told = doctor("--upstream", f"up:chat=http://127.0.0.1:{free_port()}/v1", "--port", "0")
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{closed_port()}")
+    told = doctor("--upstream", f"up:chat=http://127.0.0.1:{closed_port()}/v1", "--port", "0")
     assert "NO_PROXY=127.0.0.1" in told.checks["upstream up"]["fix"]
 
 
@@ -186,10 +187,10 @@ def test_no_secret_is_shown(doctor: Doctor, monkeypatch: pytest.MonkeyPatch, tmp
     with ScriptedUpstream() as upstream:
         (tmp_path / "mustcall.toml").write_text(
             f'[[upstream]]\nname="a"\nwire="chat"\nbase_url="{upstream.base_url}"\napi_key_env="A_KEY"\n'
-            f'[[upstream]]\nname="b"\nwire="messages"\nbase_url="http://127.0.0.1:{free_port()}"\napi_key_env="A_KEY"\n',
+            f'[[upstream]]\nname="b"\nwire="messages"\nbase_url="http://127.0.0.1:{closed_port()}"\napi_key_env="A_KEY"\n',
             encoding="utf-8",
         )
-        told = doctor("--ledger", f"postgresql://ada:sekret-p@127.0.0.1:{free_port()}/x", "--port", "0")
+        told = doctor("--ledger", f"postgresql://ada:sekret-p@127.0.0.1:{closed_port()}/x", "--port", "0")
         assert upstream.requests[-1].headers["authorization"] == "Bearer sekret-a"
     assert told.code == 1
     assert "sekret" not in told.text

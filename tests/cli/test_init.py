@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import sys
 import tomllib
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from mustcall.upstream.providers import PROVIDERS
 from support import warm
 from support.http import post
 from support.loopback import PROXY_VARIABLES
+from support.ports import closed_port
 from support.terminal import CTRL_C, PseudoTerminal
 
 Init = Callable[..., Result]
@@ -41,17 +41,10 @@ def init(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Init:
     return call
 
 
-def nobody() -> str:
-    """A port where nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 def test_a_file_that_serves(init: Init, tmp_path: Path) -> None:
     """What init writes for a server it found is served, with the server's model for every name."""
     with ScriptedUpstream([Turn(Say("Hi."))], models=["small"]) as upstream:
-        done = init("--yes", "--ports", f"{nobody()},{upstream.port}")
+        done = init("--yes", "--ports", f"{closed_port()},{upstream.port}")
         assert done.exit_code == 0, done.output
         settings = load_settings(tmp_path / "mustcall.toml", ledger="off")
         with RunningGateway(settings=settings) as gateway:
@@ -118,7 +111,7 @@ def test_several_models_are_left_to_callers(init: Init, tmp_path: Path) -> None:
 def test_a_key_in_the_environment(init: Init, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no server runs, a provider whose key is set is taken, and the key is neither written nor shown."""
     monkeypatch.setenv("MISTRAL_API_KEY", "sekret")
-    done = init("--yes", "--ports", nobody())
+    done = init("--yes", "--ports", str(closed_port()))
     text = (tmp_path / "mustcall.toml").read_text(encoding="utf-8")
     assert "Mistral (MISTRAL_API_KEY is set)" in done.output
     assert tomllib.loads(text)["upstream"][0]["api_key_env"] == "MISTRAL_API_KEY"
@@ -127,7 +120,7 @@ def test_a_key_in_the_environment(init: Init, tmp_path: Path, monkeypatch: pytes
 
 def test_nothing_anywhere(init: Init, tmp_path: Path) -> None:
     """With no server and no key it is the model inside the process, and what it still needs is said."""
-    done = init("--ports", nobody())
+    done = init("--ports", str(closed_port()))
     assert done.exit_code == 0
     assert tomllib.loads((tmp_path / "mustcall.toml").read_text())["upstream"][0]["base_url"] == "embedded:"
     assert "mustcall models pull" in done.stderr
@@ -239,7 +232,7 @@ def test_a_conversation(init: Init, tmp_path: Path) -> None:
 def test_ctrl_c_at_a_question(init: Init, tmp_path: Path) -> None:
     """Who leaves at a question leaves nothing behind."""
     assert init
-    with terminal(tmp_path, "--ports", nobody()) as screen:
+    with terminal(tmp_path, "--ports", str(closed_port())) as screen:
         screen.wait_for("Which upstream?")
         screen.press(CTRL_C)
         assert screen.wait_for_end() not in (0, -signal.SIGINT)

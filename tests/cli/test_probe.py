@@ -34,6 +34,7 @@ from support.htmlpage import Page
 from support.http import post
 from support.laddering import climbed
 from support.loopback import PROXY_VARIABLES
+from support.ports import closed_port
 from support.terminal import CTRL_C, PseudoTerminal
 from support.warm import PATIENCE
 
@@ -270,10 +271,7 @@ def test_what_cannot_be_done_is_told_before_anything_is_sent(
 
 def test_an_upstream_that_is_down_is_3(probe: Probe) -> None:
     """Nobody listens: told at once."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    done = probe(f"chat=http://127.0.0.1:{port}/v1", "--model", "m")
+    done = probe(f"chat=http://127.0.0.1:{closed_port()}/v1", "--model", "m")
     assert done.exit_code == 3
     assert "not measurable: cannot connect" in done.output
 

@@ -16,6 +16,7 @@ from mustcall.testing.gateway import RunningGateway
 from mustcall.testing.transport import FakeClock
 from mustcall.upstream.seam import Timeouts
 from support.http import post
+from support.ports import closed_port
 from support.sdk import Ask, Failure, Seen, ask
 from support.sending import carried_from_sdk
 
@@ -145,8 +146,7 @@ def test_what_follows_the_last_event_changes_nothing(
 @streaming
 def test_no_connection(caller_wire: str, upstream_wire: str, stream: bool) -> None:
     """Nobody listens: 502 that names the host and port."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = closed_port()
     with RunningGateway(settings=patient(f"http://127.0.0.1:{port}/v1", upstream_wire)) as gateway:
         seen = ask(caller_wire, gateway.url, Ask(), stream=stream)
     assert isinstance(seen, Failure)

@@ -13,6 +13,7 @@ from mustcall.upstream.http1 import dialling
 from mustcall.upstream.http1.dialling import Resolver, interleaved
 from mustcall.upstream.seam import Timeouts
 from support.loopback import OK, call_to, failure_of, full_backlog, listening, read_all
+from support.ports import closed_port
 
 Found = tuple[int, int, int, str, Any]
 Names = Callable[[Sequence[Found]], list[str]]
@@ -43,16 +44,10 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Names:
     return arrange
 
 
-def unused_port() -> int:
-    """A port where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
-
-
 async def test_refused_address_is_passed_over(transport: HttpTransport, names: Names) -> None:
     """Where the first address refuses, the second is used at once."""
     async with listening(OK) as upstream:
-        names([at(unused_port()), at(upstream.port)])
+        names([at(closed_port()), at(upstream.port)])
         assert await read_all(transport, call_to("http://two.example")) == (200, b"ok")
         assert b"Host: two.example\r\n" in upstream.requests[0]
 
@@ -71,7 +66,7 @@ async def test_dead_address_is_not_waited_for(
 
 async def test_no_address_works(transport: HttpTransport, names: Names) -> None:
     """Where none answers it is unavailable, and the next call asks for the addresses again."""
-    asked = names([at(unused_port()), at(unused_port())])
+    asked = names([at(closed_port()), at(closed_port(1))])
     for _ in range(2):
         error = await failure_of(transport, call_to("http://two.example"))
         assert type(error) is UpstreamUnavailable

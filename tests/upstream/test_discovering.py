@@ -1,7 +1,6 @@
 """Model servers on this machine: who is found at a port, who is not, and that all ports are asked at once."""
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator
 
 import msgspec
@@ -12,6 +11,7 @@ from mustcall.upstream.discovering import FoundServer, discover, proxied, server
 from mustcall.upstream.http import HttpTransport
 from mustcall.upstream.providers import PROVIDERS, Provider
 from support.loopback import PROXY_VARIABLES, listening
+from support.ports import closed_port
 
 #: Longer than any machine needs; a test that waits for it has failed.
 LONG = 60.0
@@ -49,17 +49,10 @@ def listed(*owners: str) -> bytes:
     return answer(msgspec.json.encode({"data": models}).decode())
 
 
-def free_port() -> int:
-    """A port where nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 async def test_who_lists_models_is_found(transport: HttpTransport) -> None:
     """A server that lists models is found with them, in the order asked; a closed port is not; no key is sent."""
     with ScriptedUpstream(models=["a", "b"]) as one, ScriptedUpstream(models=[]) as two:
-        providers = [at(one.port), at(free_port(), "vllm"), at(two.port, "lmstudio")]
+        providers = [at(one.port), at(closed_port(), "vllm"), at(two.port, "lmstudio")]
         found = await discover(transport, providers, seconds=LONG)
         assert found == (
             FoundServer(provider=providers[0], models=("a", "b")),
@@ -150,7 +143,7 @@ async def test_a_proxy_is_not_asked(transport: HttpTransport, monkeypatch: pytes
     async with listening(listed("vllm"), listed("vllm")) as listener:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{listener.port}")
         assert proxied()
-        assert await discover(transport, servers_at([free_port(), listener.port]), seconds=LONG) == ()
+        assert await discover(transport, servers_at([closed_port(), listener.port]), seconds=LONG) == ()
         assert listener.requests == []
 
 

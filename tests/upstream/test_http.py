@@ -25,6 +25,7 @@ from support.loopback import (
     stream_all,
     within_reason,
 )
+from support.ports import closed_port
 from support.serving import serving
 
 
@@ -213,8 +214,7 @@ async def test_broken_connections_are_typed(
 
 async def test_nobody_listens(transport: HttpTransport) -> None:
     """No server: unavailable, naming where none was, and why in the system's own words."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = closed_port()
     error = await failure_of(transport, call_to(f"http://127.0.0.1:{port}"))
     assert type(error) is UpstreamUnavailable
     assert error.message == f"cannot connect to the upstream 127.0.0.1:{port}: Connection refused"

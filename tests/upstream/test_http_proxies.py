@@ -1,6 +1,5 @@
 """Proxies come from the environment, and nothing else does."""
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamTimeout
 from mustcall.upstream.http import HttpTransport, proxy_for
 from mustcall.upstream.seam import UpstreamCall
 from support.loopback import IMPATIENT, OK, PATIENT, call_to, failure_of, listening, read_all, stream_all
+from support.ports import closed_port
 
 
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy"])
@@ -119,8 +119,7 @@ async def test_proxy_without_a_scheme(transport: HttpTransport, monkeypatch: pyt
 
 async def test_unreachable_proxy_is_named(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who reads the error learns that it is the proxy, and not the proxy's password."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = closed_port()
     monkeypatch.setenv("HTTP_PROXY", f"http://user:pw-sekret@127.0.0.1:{port}")
     error = await failure_of(transport, call_to("http://upstream.invalid/v1"))
     assert type(error) is UpstreamUnavailable
