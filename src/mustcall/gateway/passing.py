@@ -104,7 +104,8 @@ def _passing(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def passed(upstream: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the headers that reach the caller; what is larger than `MOST_PASSED` together is left out at its end."""
-    found = [(name, upstream[name]) for name in _passing(tuple(upstream))]
+    names = _passing(tuple(upstream))
+    found = [*zip(names, map(upstream.__getitem__, names), strict=True)]
     listed = upstream.get("connection")
     if listed and listed.lower() not in ("keep-alive", "close"):
         hops = frozenset(name.strip() for name in listed.lower().split(","))

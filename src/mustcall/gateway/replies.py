@@ -1,7 +1,6 @@
 """Answers as ASGI messages: bodies, streams, errors in the caller's wire shape, and the headers on each."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from functools import lru_cache
 from math import ceil
 from typing import Any
 
@@ -9,6 +8,7 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation
 from mustcall.core.errors import BreakerOpen, BudgetSpent, GatewayBusy, ModelError, MustcallError
+from mustcall.core.http_headers import write_headers
 from mustcall.engine.records import TurnRecord
 from mustcall.gateway.passing import passed
 from mustcall.wire.codec import Codec
@@ -49,18 +49,12 @@ def reply_headers(
     ours = request_id.encode()
     headers: list[Header] = [(b"content-type", content_type), (b"x-mustcall-request-id", ours)]
     if upstream:
-        headers += [(_written(name), value.encode("latin-1", "replace")) for name, value in passed(upstream)]
+        headers += write_headers(passed(upstream))
     if "request-id" not in upstream:
         headers.append((b"request-id", ours))
     if "x-request-id" not in upstream:
         headers.append((b"x-request-id", ours))
     return headers + turn_headers(ours, adaptations, record)
-
-
-@lru_cache(maxsize=1024)
-def _written(name: str) -> bytes:
-    """Return the name of a header as bytes; upstreams send the same ones every time."""
-    return name.encode("latin-1")
 
 
 def turn_headers(request_id: bytes, adaptations: Iterable[Adaptation], record: TurnRecord | None) -> list[Header]:

@@ -8,6 +8,8 @@ from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
 
 __all__ = ["SchemeTransport"]
 
+_EMBEDDED = f"{SCHEME}:"
+
 
 class SchemeTransport:
     """HTTP(S) endpoints and `embedded:` models behind one seam. Made inside the event loop that uses it."""
@@ -20,9 +22,7 @@ class SchemeTransport:
 
     async def send(self, call: UpstreamCall) -> UpstreamReply:
         """Send a call where its address says."""
-        if call.url.startswith(f"{SCHEME}:"):
-            return await self._embedded.send(call)
-        return await self._web.send(call)
+        return await (self._embedded if call.url.startswith(_EMBEDDED) else self._web).send(call)
 
     async def close(self) -> None:
         """Close both."""

@@ -24,28 +24,24 @@ _LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 class Outgoing:
     """Writes one turn's requests."""
 
+    __slots__ = ("_context", "_written", "limit")
+
     def __init__(self, context: TurnContext) -> None:
-        self._inbound = context.inbound
-        self._request = context.request
-        self._turn_state = context.turn_state
-        self._endpoint = context.endpoint
-        self._model = context.model
-        self._log = context.log
-        self._theirs = context.theirs
-        self._same_wire = context.same_wire
+        self._context = context
         self._written: tuple[Shaped, bytes] | None = None
         #: The cap on the reply's tokens that was sent.
         self.limit: int | None = None
 
     def body(self) -> bytes:
         """Return the next attempt's bytes."""
-        shaped = self._turn_state.shaped()
+        context = self._context
+        shaped = context.turn_state.shaped()
         if self._written is not None and self._written[0] is shaped:
             return self._written[1]
-        request = shaped.request
+        request, inbound = shaped.request, context.inbound
         self.limit = request.max_tokens
-        if self._same_wire and request is self._request and not shaped.extra and request.raw_for(self._inbound.wire):
-            body = self._inbound.body if self._model is None else rename_model(self._inbound.body, self._model)
+        if context.same_wire and request is context.request and not shaped.extra and request.raw_for(inbound.wire):
+            body = inbound.body if context.model is None else rename_model(inbound.body, context.model)
         else:
             body = self._encode(request, shaped.extra)
         self._written = (shaped, body)
@@ -53,33 +49,35 @@ class Outgoing:
 
     def call(self, body: bytes, attempt: int = 1) -> UpstreamCall:
         """Return the call that sends these bytes."""
-        query = f"?{self._inbound.query}" if self._same_wire and self._inbound.query else ""
-        stream = self._turn_state.shaped().request.stream
-        headers = request_headers(self._endpoint, self._inbound.headers, same_wire=self._same_wire, stream=stream)
-        if self._inbound.trace is not None:
-            headers |= self._inbound.trace.outgoing(attempt)
+        context, inbound, endpoint = self._context, self._context.inbound, self._context.endpoint
+        query = f"?{inbound.query}" if inbound.query and context.same_wire else ""
+        stream = context.turn_state.shaped().request.stream
+        headers = request_headers(endpoint, inbound.headers, same_wire=context.same_wire, stream=stream)
+        if inbound.trace is not None:
+            headers |= inbound.trace.outgoing(attempt)
         return UpstreamCall(
-            url=self._endpoint.base_url + self._theirs.path + query,
+            url=endpoint.base_url + context.theirs.path + query,
             headers=headers,
             body=body,
-            timeouts=self._endpoint.timeouts,
+            timeouts=endpoint.timeouts,
         )
 
     def _encode(self, request: Request, extra: Mapping[str, object]) -> bytes:
-        outgoing = request if self._model is None else request.evolve(model=self._model)
-        most = self._endpoint.max_output_tokens
+        context, turn_state = self._context, self._context.turn_state
+        outgoing = request if context.model is None else request.evolve(model=context.model)
+        most = context.endpoint.max_output_tokens
         if most is not None and request.max_tokens is not None and request.max_tokens > most:
-            self._log.add(AdaptationKind.VALUE_CLAMPED, "max_tokens", f"{request.max_tokens} to {most}")
+            context.log.add(AdaptationKind.VALUE_CLAMPED, "max_tokens", f"{request.max_tokens} to {most}")
             outgoing = outgoing.evolve(max_tokens=most)
         target = Target(
-            issuer=self._turn_state.issuer,
-            default_max_tokens=self._endpoint.default_max_tokens,
-            thinks_when_forced=self._turn_state.profile.forced is Forcing.ALWAYS,
+            issuer=turn_state.issuer,
+            default_max_tokens=context.endpoint.default_max_tokens,
+            thinks_when_forced=turn_state.profile.forced is Forcing.ALWAYS,
         )
-        if not self._same_wire and self._written is None:
+        if not context.same_wire and self._written is None:
             self._refuse_lost_demand()
         try:
-            body = self._theirs.encode_request(outgoing, target, self._log, pieces=True)
+            body = context.theirs.encode_request(outgoing, target, context.log, pieces=True)
             self.limit = next((body[name] for name in _LIMITS if isinstance(body.get(name), int)), None)
             return write_body({**body, **extra} if extra else body)
         except RecursionError:  # what can just be read cannot always be written
@@ -87,7 +85,7 @@ class Outgoing:
 
     def _refuse_lost_demand(self) -> None:
         """Raise if the demanded tool has no form on the upstream's wire: `auto` must not hide that (rule 8)."""
-        plan = self._turn_state.plan
+        context, plan = self._context, self._context.turn_state.plan
         if plan.demand.forced and plan.protocol is not Protocol.PROMPT:
-            demanded = self._request.evolve(tool_choice=plan.demand.choice)
-            offer_for(demanded, self._endpoint.wire, AdaptationLog())
+            demanded = context.request.evolve(tool_choice=plan.demand.choice)
+            offer_for(demanded, context.endpoint.wire, AdaptationLog())

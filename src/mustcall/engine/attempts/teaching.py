@@ -31,29 +31,11 @@ _SINGLE = {"schema_target": SCHEMA, "refused_tools": TOOL}
 class Teaching:
     """Notes what a turn on one endpoint's model shows."""
 
-    __slots__ = (
-        "_clock",
-        "_endpoint",
-        "_events",
-        "_inbound",
-        "_late",
-        "_learnt",
-        "_model",
-        "_noted",
-        "_supposed",
-        "_turn_state",
-        "answering",
-    )
+    __slots__ = ("_context", "_late", "_model", "_noted", "_supposed", "answering")
 
     def __init__(self, context: TurnContext) -> None:
-        services = context.services
-        self._learnt = services.learnt
-        self._clock = services.clock
-        self._events = services.events
-        self._turn_state = context.turn_state
-        self._endpoint = context.endpoint.name
+        self._context = context
         self._model = context.model or context.request.model
-        self._inbound = context.inbound
         self._late = False
         self._noted = False
         #: What refusals seem to say, as long as no mended request was answered.
@@ -68,7 +50,7 @@ class Teaching:
 
     def suppose(self, lesson: Lesson) -> None:
         """Take what a refusal seems to teach, unless it may only repeat the caller's own words."""
-        inbound = self._inbound
+        inbound = self._context.inbound
         others = (unquote_plus(inbound.query), *forwarded(inbound.headers).values())
         if lesson.field in _SINGLE:  # what was supposed of a schema or a tool before did not help
             self._supposed = [one for one in self._supposed if one.field not in _SINGLE]
@@ -83,44 +65,49 @@ class Teaching:
 
     def _answered(self) -> None:
         """Note what refusals taught: the mended request was answered with a reply that could be read."""
-        at = self._clock.now()
+        context, services = self._context, self._context.services
+        at = services.clock.now()
         for lesson in self._supposed:
             start = _SINGLE.get(lesson.field)
             single = zip_longest(lesson.schemas, lesson.names, fillvalue="")
             fields = [(f"{start}{digest}", name) for digest, name in single if digest]
             for field, name in ((lesson.field, ""),) if start is None else fields:
                 why = f"{lesson.why}: {name}" if name else lesson.why  # a digest tells people nothing
-                news = self._learnt.learn(
-                    self._endpoint, self._model, field, lesson.value, why, at=at, tenant=self._inbound.tenant
+                news = services.learnt.learn(
+                    context.endpoint.name, self._model, field, lesson.value, why, at=at, tenant=context.inbound.tenant
                 )
-                if news and self._events.listening:
-                    self._events.emit(self._told(field, lesson, at))
+                if news and services.events.listening:
+                    services.events.emit(self._told(field, lesson, at))
         self._supposed.clear()
 
     def _told(self, field: str, lesson: Lesson, at: float) -> FactLearnt:
+        inbound = self._context.inbound
         return FactLearnt(
             at=at,
-            request_id=self._inbound.request_id,
-            upstream=self._endpoint,
+            request_id=inbound.request_id,
+            upstream=self._context.endpoint.name,
             model=self._model,
-            wire=str(self._inbound.wire),
+            wire=str(inbound.wire),
             class_=field,
             value=str(lesson.value),
         )
 
     def met(self, dialect: str) -> None:
         """Count a turn that ended with the demanded call; `dialect` is its format if it stood in text."""
-        self._count(subjects(self._turn_state.missed, self._turn_state.rung, dialect))
+        turn_state = self._context.turn_state
+        self._count(subjects(turn_state.missed, turn_state.rung, dialect))
 
     def unmet(self, verdict: Verdict | None) -> None:
         """Count a turn whose last reply did not hold the demanded call."""
         if verdict in MISSES:
-            self._count(subjects((*self._turn_state.missed, self._turn_state.rung)))
+            turn_state = self._context.turn_state
+            self._count(subjects((*turn_state.missed, turn_state.rung)))
 
     def failed(self, error: MustcallError, verdict: Verdict | None) -> None:
         """Count a forced turn that failed by what the model wrote (the last verdict), or by how long it wrote."""
         if self._late:
-            self._count(subjects(self._turn_state.missed, late=self._turn_state.rung if self.answering else None))
+            turn_state = self._context.turn_state
+            self._count(subjects(turn_state.missed, late=turn_state.rung if self.answering else None))
         elif isinstance(error, ModelError):
             self.unmet(verdict)
 
@@ -140,17 +127,19 @@ class Teaching:
             made = judged.reply is reply or all(call in calls for call in judged.reply.calls)
         else:  # it says nothing about arguments
             return
-        tenant, now = self._inbound.tenant, self._clock.now()
-        if made and self._learnt.tallies.trusts(self._endpoint, self._model, now, tenant):
-            return
-        for _ in calls if made else calls[:1]:
-            self._learnt.observe(self._endpoint, self._model, ARGUMENTS, made=made, now=now, tenant=tenant)
+        context, now = self._context, self._context.services.clock.now()
+        tallies = context.services.learnt.tallies
+        if not made or not tallies.trusts(context.endpoint.name, self._model, now, context.inbound.tenant):
+            self._observe([(ARGUMENTS, made)] * (len(calls) if made else 1), now)
 
     def _count(self, seen: Iterable[tuple[str, bool]]) -> None:
         """Count once in a turn: the failure of a stream is told twice."""
-        if self._noted:
-            return
-        self._noted = True
-        now = self._clock.now()
+        if not self._noted:
+            self._noted = True
+            self._observe(seen, self._context.services.clock.now())
+
+    def _observe(self, seen: Iterable[tuple[str, bool]], now: float) -> None:
+        context = self._context
+        learnt, place, tenant = context.services.learnt, context.endpoint.name, context.inbound.tenant
         for subject, made in seen:
-            self._learnt.observe(self._endpoint, self._model, subject, made=made, now=now, tenant=self._inbound.tenant)
+            learnt.observe(place, self._model, subject, made=made, now=now, tenant=tenant)

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import MutableMapping
-from itertools import chain
 from time import monotonic
 from typing import Any
 
 from mustcall.core.errors import BodyTooLarge, InvalidRequest
+from mustcall.core.http_headers import read_headers
 from mustcall.gateway.config.settings import Settings
 from mustcall.gateway.connections.admission import HeldBytes
-from mustcall.gateway.replies import Header, Receive, Scope
+from mustcall.gateway.replies import Receive, Scope
 from mustcall.upstream.bounds import joined
 
 __all__ = ["Gone", "headers_of", "path_of", "read_body"]
@@ -20,24 +20,8 @@ class Gone(Exception):
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
-    """Return the request's headers; a name that stands several times has its values joined."""
-    raw: list[Header] = scope["headers"]
-    # One decoding for all of them. What holds a line end itself, which no parser lets through, is told by the number.
-    words = b"\n".join(chain.from_iterable(raw)).decode("latin-1").split("\n")
-    headers = dict(zip(words[::2], words[1::2], strict=False))
-    if len(headers) == len(raw) and len(words) == 2 * len(raw):
-        return headers
-    headers.clear()
-    again: dict[str, list[str]] = {}
-    for raw_name, raw_value in raw:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        if name in headers:
-            again.setdefault(name, [headers[name]]).append(value)
-        else:
-            headers[name] = value
-    for name, values in again.items():
-        headers[name] = ", ".join(values)
-    return headers
+    """Return the request's headers by name."""
+    return read_headers(scope["headers"])
 
 
 async def read_body(receive: Receive, declared: str, settings: Settings, held: HeldBytes) -> bytes:

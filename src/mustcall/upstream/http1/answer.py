@@ -9,6 +9,8 @@ from enum import Enum, auto
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from mustcall.core.http_headers import read_headers
+
 __all__ = ["HEAD_LIMIT", "AnswerPhase", "AnswerReader", "Garbled", "Hangup"]
 
 #: The most a head may have, interim answers included, in bytes. Model endpoints send about two thousand.
@@ -49,6 +51,7 @@ class AnswerReader:
         "_interim",
         "_left",
         "_parser",
+        "_raw",
         "_whole",
         "begun",
         "error",
@@ -74,6 +77,7 @@ class AnswerReader:
         self.error: Exception | None = None
         self.status = 0
         self.headers: dict[str, str] = {}
+        self._raw: list[tuple[bytes, bytes]] = []
 
     def expect(self, *, bodiless: bool) -> None:
         """A request is being sent. `bodiless`: whatever its headers say, the answer has no body (`HEAD`)."""
@@ -81,7 +85,7 @@ class AnswerReader:
             self._parser = HttpResponseParser(self)
         self.phase = _HEAD
         self.begun = False
-        self.headers = {}
+        self._raw.clear()
         self._bodiless = bodiless
         self._left = HEAD_LIMIT
 
@@ -170,10 +174,7 @@ class AnswerReader:
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; those of trailers are ignored."""
         if self.phase is _HEAD:
-            key = _NAMES.get(name) or name.lower().decode("latin-1")
-            text = value.decode("latin-1").rstrip(" \t")
-            headers = self.headers
-            headers[key] = f"{headers[key]}, {text}" if key in headers else text
+            self._raw.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         """Go on to the body, or to the next head after an interim answer."""
@@ -185,8 +186,9 @@ class AnswerReader:
             if status == 101 or status < 100:
                 raise Garbled(f"status {status}")
             self._interim = True
-            self.headers = {}
+            self._raw.clear()
             return
+        self.headers = read_headers(self._raw)
         self.begun = True
         self.keep = parser.should_keep_alive()
         if status in _BODILESS:
@@ -208,33 +210,3 @@ class AnswerReader:
 
 #: Answers that have no body, whatever their headers say.
 _BODILESS = frozenset({204, 304})
-
-#: Names as servers spell them, so that the usual ones need not be decoded each time.
-_NAMES = {
-    spelling.encode(): name
-    for name in (
-        "access-control-expose-headers",
-        "alt-svc",
-        "cache-control",
-        "cf-cache-status",
-        "cf-ray",
-        "connection",
-        "content-length",
-        "content-type",
-        "date",
-        "keep-alive",
-        "openai-model",
-        "openai-organization",
-        "openai-processing-ms",
-        "openai-version",
-        "request-id",
-        "server",
-        "set-cookie",
-        "strict-transport-security",
-        "transfer-encoding",
-        "vary",
-        "via",
-        "x-request-id",
-    )
-    for spelling in (name, name.title())
-}
