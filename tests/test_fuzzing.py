@@ -1,13 +1,8 @@
 """The fuzz targets take their seeds and some changed ones: nothing but our errors. tools/fuzz.py goes on from there."""
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
-
 from fuzz import NAMES, mutated
 from fuzzing.targets import TARGETS
 

@@ -23,7 +23,7 @@ from mustcall.testing import Answer, Recorded, Say, ScriptedUpstream, Turn, demo
 from mustcall.testing.gateway import RunningGateway
 
 _ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(_ROOT / "tools"))
+sys.path.append(str(_ROOT / "tools"))
 
 from clientmatrix.adapters import CLIENTS  # noqa: E402
 from clientmatrix.installing import default_cache, install  # noqa: E402

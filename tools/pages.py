@@ -44,7 +44,7 @@ from mustcall.upstream.http1.inflating import MOST_MEMBERS
 from mustcall.upstream.providers import markdown as providers
 from mustcall.wire.sse import DEFAULT_EVENT_LIMIT
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # a script beside this one, also where this one is loaded
+sys.path.append(str(Path(__file__).resolve().parent))  # a script beside this one, also where this one is loaded
 
 from front import index, readme
 from lookup import LOOKUPS, help_of

@@ -17,7 +17,7 @@ from typing import Any
 from mustcall.core.verdict import Verdict
 from mustcall.policy.turn.remedy import TABLE, Remedy
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # scripts beside this one, also where this one is loaded
+sys.path.append(str(Path(__file__).resolve().parent))  # scripts beside this one, also where this one is loaded
 
 from concept_pictures import dialects, ladder, ledger, verdicts
 from drawing import WIDTH, arrow, box, svg, text

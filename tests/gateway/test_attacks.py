@@ -2,12 +2,8 @@
 
 import sys
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-
 from attack import MOST_MEMORY, running_gateway, running_upstream
 from attacks import ALL
 from attacks.measuring import forget_memory, memory_of

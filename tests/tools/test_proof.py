@@ -1,14 +1,9 @@
 """`make test-proof`: three runs in other circumstances, and a summary that names what failed."""
 
-import sys
 from contextlib import suppress
-from pathlib import Path
-
-import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
 import proof
+import pytest
 
 
 def test_each_run_has_its_own_circumstances() -> None:
