@@ -138,7 +138,7 @@ def _host_of(url: str, where: str) -> str:
         raise ConfigError(f"the upstream {where!r} has a URL that cannot be read: {error}") from None
     if parts.username is not None or parts.query or parts.fragment:
         raise ConfigError("an upstream's URL must have no user, query or fragment; pass api_key or headers")
-    if not parts.scheme or not (parts.netloc or parts.path):
+    if not (parts.hostname if parts.scheme in ("http", "https") else parts.scheme == EMBEDDED.name):
         raise ConfigError(f"the upstream {where!r} needs a URL like chat=http://127.0.0.1:9000/v1")
     for codec in CODECS.values():
         if parts.path.rstrip("/").endswith(codec.path):

@@ -22,7 +22,8 @@ _NEAR = 0.001
 class Heartbeat:
     """`with Heartbeat(seconds, progress, send):` calls `send` when a held stream has been silent for that long.
 
-    `patience` is after how many seconds one counts as held for which the upstream has nothing; 0 for never.
+    `send` tells whether it sent a sign. `patience` is after how many seconds one counts as held for which the upstream
+    has nothing; 0 for never.
     """
 
     __slots__ = (
@@ -44,7 +45,7 @@ class Heartbeat:
         self,
         seconds: float,
         progress: TurnProgress,
-        send: Callable[[], Awaitable[None]],
+        send: Callable[[], Awaitable[bool]],
         *,
         patience: float = 0.0,
     ) -> None:
@@ -106,6 +107,6 @@ class Heartbeat:
         return progress.waiting and 0 < self._patience <= self._time() - self._began + _NEAR
 
     async def _beat(self) -> None:
-        await self._send()
-        self.note()
-        self._signed = True
+        if await self._send():
+            self.note()
+            self._signed = True

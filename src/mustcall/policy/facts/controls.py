@@ -117,6 +117,16 @@ class Controls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     #: Settings of single tools, by name.
     tools: dict[str, ToolControls] = {}
 
+    def __post_init__(self) -> None:
+        """Take the words of settings; raise `ValueError` for others. What code passes is checked nowhere else."""
+        for name, kind in _CHOICES.items():
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                if value not in list(kind):
+                    choices = ", ".join(repr(str(one)) for one in kind)
+                    raise ValueError(f"{name} is {value!r}; it can be {choices}")
+                msgspec.structs.force_setattr(self, name, kind(value))
+
     def shown_of_result(self, tool: str, own: int | None) -> int:
         """Return how many characters of a tool's result the model sees."""
         settings = self.tools.get(tool)
@@ -124,3 +134,12 @@ class Controls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             if cap is not None:
                 return cap
         return self.result_cap
+
+
+#: Settings that are one of a few words.
+_CHOICES: dict[str, type[StrEnum]] = {
+    "protocol": Protocol,
+    "on_unmet": OnUnmet,
+    "other_tool": OtherTool,
+    "salvage": Salvage,
+}

@@ -1,0 +1,30 @@
+"""Settings of a turn as code writes them."""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+import pytest
+
+from mustcall.policy.facts.controls import Controls, OnUnmet, OtherTool, Salvage
+from mustcall.policy.facts.profile import Protocol
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("protocol", Protocol), ("on_unmet", OnUnmet), ("other_tool", OtherTool), ("salvage", Salvage)]
+)
+def test_words_are_taken_for_their_values(name: str, kind: type[StrEnum]) -> None:
+    """A word that is no member would be compared by identity, and mean the default without a sign of it."""
+    for value in kind:
+        given: dict[str, Any] = {name: str(value)}
+        assert getattr(Controls(**given), name) is value
+        assert getattr(msgspec.structs.replace(Controls(), **given), name) is value
+        assert getattr(msgspec.convert(given, Controls), name) is value
+    wrong: dict[str, Any] = {name: "anser"}
+    with pytest.raises(ValueError, match=f"{name} is 'anser'; it can be '{next(iter(kind))}'"):
+        Controls(**wrong)
+
+
+def test_no_protocol_is_the_profiles() -> None:
+    """None stays None: the profile decides."""
+    assert Controls(protocol=None).protocol is None
