@@ -8,6 +8,7 @@ with a scripted model; the page's address is replaced by that gateway's. A guide
 and the gateway answered it. Guides of LangGraph and llama.cpp run their Python.
 """
 
+import argparse
 import os
 import re
 import subprocess
@@ -129,8 +130,13 @@ def _greet(_: Recorded) -> Answer:
     return Turn(Say("Hello."))
 
 
-def main(names: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Follow the guides that are named, or all; return how many did not hold."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("guide", nargs="*", metavar="GUIDE", help=f"{', '.join(_GUIDES)}")
+    names: list[str] = parser.parse_args(arguments).guide
+    if unknown := [name for name in names if name not in _GUIDES]:
+        parser.error(f"there is no guide {unknown[0]!r}; there are: {', '.join(_GUIDES)}")
     wrong = 0
     for name in names or list(_GUIDES):
         guide = _GUIDES[name]
