@@ -297,9 +297,10 @@ class StreamRelay(Generic[P]):
         """Fold events into the reply and let out what may be seen."""
         for event in events:
             self._assembler.feed(event)
-            if isinstance(event, PartTextDelta | PartReasoningDelta):
+            kind = type(event)
+            if kind is PartTextDelta or kind is PartReasoningDelta:
                 self._deltas += 1
-            elif isinstance(event, Ended):
+            elif kind is Ended:
                 self.ended = True
             elif isinstance(event, Failed):
                 self.ended = True

@@ -4,8 +4,12 @@ Clients differ in how they read the rarer parts of the standard: some make an ev
 after an `id`, none expects a byte order mark or a line that is not UTF-8. Comments are fine everywhere.
 """
 
+import re
+
 __all__ = ["Framing"]
 
+#: Events as most servers write them: a name or none, and one line of data.
+_USUAL = re.compile(rb"(?:(?:event:[^\r\n]*\n)?data:[^\r\n]*\n\n)+")
 _BLANK, _OPEN, _FILLED = range(3)
 
 
@@ -24,6 +28,8 @@ class Framing:
                 block.decode()
             except UnicodeDecodeError:
                 return False
+        if _USUAL.fullmatch(block) is not None:
+            return True
         state = _BLANK
         commented = False
         for line in block.split(b"\n"):
