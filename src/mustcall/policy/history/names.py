@@ -249,7 +249,7 @@ class _Ids:
 def _is_trivial(request: Request, profile: Profile) -> bool:
     """Tell cheaply whether nothing can have to be mapped: every name is legal, and so are the history's ids, if any."""
     tools, rule = request.tools, _rule(profile.name_pattern, profile.name_length)
-    if tools and not _plain_names.get(tools, rule, make=lambda: all(_is_plain(tool, rule) for tool in tools)):
+    if tools and not _plain_names.of(tools, rule):
         return False
     order = order_of(request)
     if order.talk is not None:
@@ -274,7 +274,11 @@ def _is_nameless(message: Message) -> bool:
     return message.role in _SPEAKERS and not any(isinstance(part, ToolCall | ToolResult) for part in message.parts)
 
 
-_plain_names: Remembered[bool] = Remembered()
+def _are_plain(tools: tuple[Tool | ProviderTool, ...], rule: _Rule) -> bool:
+    return all(_is_plain(tool, rule) for tool in tools)
+
+
+_plain_names = Remembered(_are_plain)
 
 
 def _is_plain(tool: Tool | ProviderTool, rule: _Rule) -> bool:
