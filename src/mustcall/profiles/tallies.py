@@ -121,23 +121,25 @@ class Tallies:
         self._keeps = keeps
         self._totals: PerTenant[_Counts] = PerTenant(most)
         self._news: PerTenant[_Counts] = PerTenant(most)
+        #: A number that stays while all stays that is derived from the counts.
+        self.changes = 0
 
     @property
     def size(self) -> int:
         """Of how many models at endpoints something was counted."""
         return self._totals.size
 
-    @property
-    def changes(self) -> int:
-        """A number that stays while all counts stay."""
-        return self._totals.changes
-
     def observe(self, endpoint: str, model: str, subject: str, *, made: bool, now: float, tenant: str = "") -> None:
         """Count one attempt."""
         with self.lock:
             tally = ProfileTally(endpoint, model, subject, Count(int(made), int(not made), now, now), tenant)
-            _add(self._totals, tally, self._keeps)
+            old, new = _add(self._totals, tally, self._keeps)
             _add(self._news, tally, self._keeps)
+            # Of arguments only trust is derived: most calls neither earn nor lose it. Where others confirm counts, any
+            # of them may change what is confirmed.
+            confirmed = len(self._totals.known(endpoint, model)) >= WITNESSES
+            if subject != ARGUMENTS or old is None or confirmed or _is_trusted(old) != _is_trusted(new):
+                self.changes += 1
 
     def news(self) -> tuple[ProfileTally, ...]:
         """Return what was counted here and is not shared yet."""
@@ -168,6 +170,7 @@ class Tallies:
     def take_over(self, totals: Iterable[ProfileTally]) -> None:
         """Replace what is known by the counts of all replicas; what is not shared yet is added."""
         with self.lock:
+            self.changes += 1
             self._totals.clear()
             for tally in (*totals, *_listed(self._news)):
                 _add(self._totals, tally, self._keeps)
@@ -196,12 +199,13 @@ class Tallies:
             return {subject: own.get(subject, Count()) + others.get(subject, Count()) for subject in {**own, **others}}
 
 
-def _add(store: PerTenant[_Counts], tally: ProfileTally, keeps: float) -> None:
-    """Add a count; one that is not believed any more starts anew."""
+def _add(store: PerTenant[_Counts], tally: ProfileTally, keeps: float) -> tuple[Count | None, Count]:
+    """Add a count; one that is not believed any more starts anew. Return what it was and what it is."""
     counts = dict(store.known(tally.endpoint, tally.model).get(tally.tenant, {}))
-    known, count = counts.get(tally.subject), tally.count
-    counts[tally.subject] = count if known is None or known.last <= count.last - keeps else known + count
+    old, count = counts.get(tally.subject), tally.count
+    new = counts[tally.subject] = count if old is None or old.last <= count.last - keeps else old + count
     store.put(tally.endpoint, tally.model, tally.tenant, counts)
+    return old, new
 
 
 def _believed(counts: Mapping[str, Count], since: float) -> _Counts:
