@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
+from mustcall.core.message import Role
 from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Unknown
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import OutputKind, Request
@@ -40,6 +41,7 @@ from mustcall.policy.request.structured_answer import AnswerWay, read_answer
 from mustcall.policy.scanning.call_remnants import cut_lines
 from mustcall.policy.scanning.reply_scanner import ScanFindings
 from mustcall.policy.schema.arguments import describe_problems
+from mustcall.policy.words.grounding import input_of
 
 __all__ = ["SURPLUS", "Case", "Judgement", "is_blank", "judge"]
 
@@ -226,11 +228,14 @@ def _judge_answer_call(case: Case, reply: Reply, answers: list[ToolCall], notes:
 
 
 def _goes_on(request: Request) -> bool:
-    """Tell whether tool results came lately, so that there can be a loop at all."""
-    for message in request.messages[-4:]:
+    """Tell whether tool results came lately and the user has not just spoken, so that there can be a loop at all."""
+    recent = request.messages[-4:]
+    for message in reversed(recent):
         for part in message.parts:
             if isinstance(part, ToolResult):
                 return True
+        if message is recent[-1] and message.role is Role.USER and input_of(message.parts) is not None:
+            return False
     return False
 
 

@@ -135,19 +135,22 @@ class Conversations:
         """Return the longest beginning of a body that came before."""
         with self._lock:
             node = self._roots.get(key)
-            best: Known | None = None
+            best, count = None, 0
             while node is not None:
                 piece, start = node.piece, node.start
                 if not body.startswith(piece, start):
-                    count = _shared_ends(node, body)
-                    return Known(node.first, node.ends[count - 1], node.links[count - 1], node) if count else best
+                    if shared := _shared_ends(node, body):
+                        best, count = node, shared
+                    break
                 if node.links:
-                    best = Known(node.first, node.ends[-1], node.links[-1], node)
+                    best, count = node, 0
                 end = start + len(piece)
-                if not node.children and node.goes_on:
-                    self._use(node, key)
+                if not node.children:
+                    if node.goes_on:
+                        self._use(node, key)
+                    break
                 node = node.children.get(body[end]) if end < len(body) else None
-            return best
+            return None if best is None else Known(best.first, best.ends[count - 1], best.links[count - 1], best)
 
     def keep(self, key: tuple[str, Wire], body: bytes, new: "New", known: Known | None) -> None:
         """Keep a body up to its last message, of which those before the new ones are known."""
