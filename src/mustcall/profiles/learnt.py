@@ -107,6 +107,8 @@ class Learnt:
         self._most = most
         self.keeps = keeps
         self._facts: PerTenant[_Facts] = PerTenant(most)
+        #: A number that stays while all facts stay.
+        self._changes = 0
         self.tallies = Tallies(most, keeps)
         self._applied: Bounded[tuple[str, str, str], _Applied] = Bounded(most)
 
@@ -161,6 +163,7 @@ class Learnt:
         known[one.field] = one
         while len(known) > _MOST_FACTS:
             known.pop(next(iter(known)))
+        self._changes += 1
         self._facts.put(one.endpoint, one.model, one.tenant, known)
 
     def forget(self, endpoint: str, model: str, field: str, tenant: str = "") -> None:
@@ -169,6 +172,7 @@ class Learnt:
             known = dict(self._facts.known(endpoint, model).get(tenant, {}))
             if known.pop(field, None) is None:
                 return
+            self._changes += 1
             if known:
                 self._facts.put(endpoint, model, tenant, known)
             else:
@@ -197,7 +201,7 @@ class Learnt:
         """
         key = (endpoint, model, tenant)
         applied = self._applied.get(key)
-        changes = self._facts.changes + self.tallies.changes
+        changes = self._changes + self.tallies.changes
         if applied is not None and applied.holds(profile, configured, settled, changes, now):
             return applied.taught
         with self.lock:

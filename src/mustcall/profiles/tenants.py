@@ -21,14 +21,12 @@ _NOBODY: Mapping[str, object] = {}
 class PerTenant(Generic[T]):
     """At most `most` endpoints and models for each tenant; the one used longest ago goes first."""
 
-    __slots__ = ("_by_model", "_by_tenant", "_most", "changes")
+    __slots__ = ("_by_model", "_by_tenant", "_most")
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._by_model: dict[_Key, dict[str, T]] = {}
         self._by_tenant: OrderedDict[str, OrderedDict[_Key, None]] = OrderedDict()
-        #: Counts what was put, removed or cleared: while it stays, all that is known stays.
-        self.changes = 0
 
     @property
     def size(self) -> int:
@@ -41,7 +39,6 @@ class PerTenant(Generic[T]):
 
     def put(self, endpoint: str, model: str, tenant: str, value: T) -> None:
         """Keep a value, as the one used last; what is beyond the bounds is forgotten."""
-        self.changes += 1
         key = (endpoint, model)
         held = self._by_model.setdefault(key, {})
         is_new = tenant not in held
@@ -73,7 +70,6 @@ class PerTenant(Generic[T]):
 
     def remove(self, endpoint: str, model: str, tenant: str) -> None:
         """Forget an entry."""
-        self.changes += 1
         held = self._by_model.get((endpoint, model), {})
         held.pop(tenant, None)
         if not held:
@@ -86,7 +82,6 @@ class PerTenant(Generic[T]):
 
     def clear(self) -> None:
         """Forget everything."""
-        self.changes += 1
         self._by_model.clear()
         self._by_tenant.clear()
 

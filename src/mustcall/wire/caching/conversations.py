@@ -14,6 +14,7 @@ not push out conversations.
 Cost: of what came before, a comparison; of what is new, its bytes.
 """
 
+import re
 from bisect import bisect_right
 from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
@@ -35,8 +36,10 @@ _LONGEST = 4 * 1024 * 1024
 _NODE = 1024
 #: A leaf shorter than this grows in place; a longer one gets a child.
 _GROWS = 32 * 1024
-_BRACE, _BRACE_END, _COMMA = b"{},"
+_BRACE_END = b"}"[0]
 _BLANKS = frozenset(b" \t\r\n")
+#: What leads to the next element of an array, if it is an object.
+_BEGINS = re.compile(rb"[ \t\r\n,]*+\{")
 
 
 class _Node:
@@ -323,13 +326,13 @@ def ends_of(body: bytes, at: int, elements: list[msgspec.Raw]) -> list[int] | No
     """Return where elements of an array end that stand behind each other from a place on; None if one is no object."""
     ends: list[int] = []
     for element in elements:
-        while body[at] in _BLANKS or body[at] == _COMMA:
-            at += 1
-        end = at + len(element)
-        if body[at] != _BRACE or body[end - 1] != _BRACE_END:
+        begun = _BEGINS.match(body, at)
+        if begun is None:
             return None
-        ends.append(end)
-        at = end
+        at = begun.end() - 1 + len(element)
+        if body[at - 1] != _BRACE_END:
+            return None
+        ends.append(at)
     return ends
 
 
