@@ -94,12 +94,13 @@ def shape(
         changes |= _without_reasoning(request, profile, extra, log)
     if profile.bounded_schemas and not rung.constrains:
         changes |= _bounded_output(request, log)
-    changes |= _not_taken(request, changes.get("tool_choice", request.tool_choice), profile, log)
+    if not (profile.parallel and profile.takes_choice):
+        changes |= _not_taken(request, changes.get("tool_choice", request.tool_choice), profile, log)
     if texts:
         log.add(AdaptationKind.DIRECTIVE_ADDED, "messages", f"{len(texts)} at the tail")
         tail = [*map(user_turn, texts), *tail]
-    if changes.get("tool_choice", request.tool_choice) == request.tool_choice:
-        changes.pop("tool_choice", None)
+    if "tool_choice" in changes and changes["tool_choice"] == request.tool_choice:
+        del changes["tool_choice"]
     shaped = request.evolve(**changes) if changes else request
     if tail:
         shaped = _with_tail(shaped, tail)

@@ -137,7 +137,8 @@ class Conversations:
     def find(self, key: tuple[str, Wire], body: bytes) -> Known | None:
         """Return the longest beginning of a body that came before."""
         with self._lock:
-            node = self._roots.get(key)
+            root = self._roots.get(key)
+            node = None if root is None or not body else root.children.get(body[0])  # the root itself has no bytes
             best, count = None, 0
             while node is not None:
                 piece, start = node.piece, node.start
@@ -147,11 +148,11 @@ class Conversations:
                     break
                 if node.links:
                     best, count = node, 0
-                end = start + len(piece)
                 if not node.children:
                     if node.goes_on:
                         self._use(node, key)
                     break
+                end = start + len(piece)
                 node = node.children.get(body[end]) if end < len(body) else None
             return None if best is None else Known(best.first, best.ends[count - 1], best.links[count - 1], best)
 
