@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
-from mustcall.core.message import Role
-from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Unknown
+from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall, Unknown
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import OutputKind, Request
 from mustcall.core.verdict import Verdict
@@ -22,7 +21,7 @@ from mustcall.policy.reply.announced_calls import announces_call
 from mustcall.policy.reply.calls import ONE_AT_A_TIME, Calls
 from mustcall.policy.reply.cut_prompt import is_starved
 from mustcall.policy.reply.judgement import Case, Judgement
-from mustcall.policy.reply.repeated_calls import loop_of
+from mustcall.policy.reply.repeated_calls import loop_of, may_loop
 from mustcall.policy.reply.reply_markup import (
     clean_reply,
     cut_markup,
@@ -41,7 +40,6 @@ from mustcall.policy.request.structured_answer import AnswerWay, read_answer
 from mustcall.policy.scanning.call_remnants import cut_lines
 from mustcall.policy.scanning.reply_scanner import ScanFindings
 from mustcall.policy.schema.arguments import describe_problems
-from mustcall.policy.words.grounding import input_of
 
 __all__ = ["SURPLUS", "Case", "Judgement", "is_blank", "judge"]
 
@@ -185,7 +183,7 @@ def _judge_calls(
     settled = reply
     if touched:
         settled = reply.evolve(parts=tuple(kept), finish=FinishReason.TOOL_CALLS, reported_finish=None)
-    loop = loop_of(case.request, settled.calls, case.controls.tools) if _goes_on(case.request) else None
+    loop = loop_of(case.request, settled.calls, case.controls.tools) if may_loop(case.request) else None
     if loop is not None:
         checked.note(AdaptationKind.REPORTED, "looping", loop.name)
         if loop.block:
@@ -225,18 +223,6 @@ def _judge_answer_call(case: Case, reply: Reply, answers: list[ToolCall], notes:
     taken = Adaptation(AdaptationKind.PART_RESHAPED, "answer", f"what the tool {answers[0].name} was given")
     whole = reply.evolve(parts=(*kept, Text(text=read.text)), finish=FinishReason.STOP, reported_finish=None)
     return Judgement(verdict=Verdict.ANSWERED, reply=whole, notes=(*notes, taken))
-
-
-def _goes_on(request: Request) -> bool:
-    """Tell whether tool results came lately and the user has not just spoken, so that there can be a loop at all."""
-    recent = request.messages[-4:]
-    for message in reversed(recent):
-        for part in message.parts:
-            if isinstance(part, ToolResult):
-                return True
-        if message is recent[-1] and message.role is Role.USER and input_of(message.parts) is not None:
-            return False
-    return False
 
 
 def _at_limit(case: Case, reply: Reply) -> bool:
