@@ -10,39 +10,39 @@ from mustcall.core.memo import Bounded, Remembered
 def test_the_same_object_is_looked_at_once() -> None:
     """Identity is what counts: an equal object is another one."""
     made: list[object] = []
-    memo: Remembered[int] = Remembered()
 
-    def make(of: object) -> int:
+    def make(of: object, _more: str) -> int:
         made.append(of)
         return len(made)
 
+    memo = Remembered(make)
     one, other = (1, [2]), (1, [2])
-    assert [memo.get(one, make=lambda: make(one)) for _ in range(3)] == [1, 1, 1]
-    assert memo.get(other, make=lambda: make(other)) == 2
-    assert memo.get(one, "more", make=lambda: make(one)) == 3
+    assert [memo.of(one, "") for _ in range(3)] == [1, 1, 1]
+    assert memo.of(other, "") == 2
+    assert memo.of(one, "more") == 3
+    assert [memo.of(one, ""), memo.of(other, "")] == [1, 2]
+    assert made == [one, other, one]
 
 
 def test_the_oldest_is_forgotten() -> None:
     """No more than `most` values are kept, and a forgotten one is made again."""
-    memo: Remembered[list[int]] = Remembered(most=2)
+    memo = Remembered(list[int], most=2)
     keys = [(number,) for number in range(3)]
-    first = memo.get(keys[0], make=lambda: [0])
-    for key in keys[1:]:
-        memo.get(key, make=lambda: [1])
-    assert memo.get(keys[2], make=lambda: [2]) == [1]
-    assert memo.get(keys[0], make=lambda: [0]) is not first
+    first, _, last = [memo.of(key) for key in keys]
+    assert memo.of(keys[2]) is last
+    assert memo.of(keys[0]) is not first
 
 
 def test_large_objects_are_few() -> None:
     """What values are made of is bounded by its bytes: many small objects are kept, few large ones, none too large."""
-    memo: Remembered[int] = Remembered(most=100, most_bytes=100_000)
     made: list[object] = []
+    memo = Remembered(made.append, most=100, most_bytes=100_000)
 
     def ask(*keys: object) -> int:
         """Ask for what is made of each; return how often it was made."""
         made.clear()
         for key in keys:
-            memo.get(key, make=lambda key=key: made.append(key) or 0)
+            memo.of(key)
         return len(made)
 
     small = [("x" * 100, number) for number in range(50)]

@@ -24,7 +24,7 @@ _OTHERS = [dialect for dialect in DIALECTS if dialect.standing is not Standing.A
 
 
 def _eraser() -> MarkupEraser:
-    return MarkupEraser.of((_WEATHER,), Profile())
+    return MarkupEraser.of((_WEATHER,), Profile().dialects)
 
 
 def _message(role: Role, *parts: Part) -> Message:
@@ -45,7 +45,7 @@ def test_every_dialect_is_taken_out(dialect: Dialect) -> None:
 def test_other_dialects_go_where_the_profile_names_them(dialect: Dialect) -> None:
     """Rule 102: a dialect that must be named is looked for where the profile names it."""
     text = example_of(dialect)
-    eraser = MarkupEraser.of((_WEATHER,), Profile(dialects=(dialect.name,)))
+    eraser = MarkupEraser.of((_WEATHER,), (dialect.name,))
     assert "get_weather" not in eraser.erase(text)
 
 
@@ -105,7 +105,7 @@ def test_tools_of_the_history_count_from_their_first_call_on() -> None:
 
 def test_namespaced_tools_are_known_by_both_names() -> None:
     """Rule 102: a tool in a namespace is leaked under its own or its flat name."""
-    eraser = MarkupEraser.of((_WEATHER.evolve(namespace="sky"),), Profile())
+    eraser = MarkupEraser.of((_WEATHER.evolve(namespace="sky"),), Profile().dialects)
     assert eraser.erase(_CALL) == ""
     assert eraser.erase(_CALL.replace("get_weather", "sky__get_weather")) == ""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol
@@ -378,6 +378,30 @@ def in_threads(work: Callable[[int], None], count: int = 6) -> None:
     for thread in threads:
         thread.join()
     assert failed == []
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"),
+            st.sampled_from(["arguments", "arguments", "enforced", "rung:schema"]),
+            st.sampled_from([1, 2, 24, 25, 48, 50]),
+            st.sampled_from([True, True, True, False]),
+        ),
+        max_size=8,
+    )
+)
+@example([(tenant, "arguments", 25, True) for tenant in "abc"])
+def test_a_given_profile_follows_every_count(seen: list[tuple[str, str, int, bool]]) -> None:
+    """Rule 139: whoever counted what, each tenant's profile says what follows from the counts it believes."""
+    learnt, profile = Learnt(), Profile()
+    for tenant, subject, times, made in seen:
+        for _ in range(times):
+            learnt.observe("e", "m", subject, made=made, now=NOW, tenant=tenant)
+            for reader in "abcd":
+                follows = derive(learnt.tallies.counts("e", "m", NOW, reader), profile)
+                given = learnt.apply("e", "m", profile, now=NOW, tenant=reader)
+                assert given == msgspec.structs.replace(profile, **follows)
 
 
 def test_threads_count_together(monkeypatch: pytest.MonkeyPatch) -> None:

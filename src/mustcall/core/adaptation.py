@@ -1,6 +1,6 @@
 """A change made to a request or reply on its way. Adapt freely, never invisibly."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
@@ -84,9 +84,10 @@ class AdaptationLog:
         """Note one change; the same change again is not noted twice."""
         self._seen[Adaptation(kind, subject, detail)] = None
 
-    def extend(self, noted: Iterable[Adaptation]) -> None:
+    def extend(self, noted: Sequence[Adaptation]) -> None:
         """Note again what was noted before."""
-        self._seen.update(dict.fromkeys(noted))
+        if noted:
+            self._seen.update(dict.fromkeys(noted))
 
     @property
     def entries(self) -> tuple[Adaptation, ...]:

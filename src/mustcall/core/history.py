@@ -23,7 +23,7 @@ _BLOCK = 16
 
 
 class _Block:
-    """Neighbours up to a beginning whose depth is a multiple of `_BLOCK`, and the block before them."""
+    """Neighbours up to a beginning whose depth is a multiple of `_BLOCK`, the last first, and what is before them."""
 
     __slots__ = ("messages", "past", "values")
 
@@ -32,7 +32,6 @@ class _Block:
         while len(links) < _BLOCK and (past := links[-1].past) is not None:
             links.append(past)
         self.past = links[-1].past
-        links.reverse()
         self.messages = [link.message for link in links]
         self.values = [link.value for link in links]
 
@@ -81,26 +80,22 @@ class Beginning:
 
     def all(self) -> tuple[tuple[Message, ...], list[Any]]:
         """Return all messages and their JSON, from the first to this one."""
-        loose: list[Beginning] = []
+        messages: list[Message] = []
+        values: list[Any] = []
         link: Beginning | None = self
         while link is not None and link.depth % _BLOCK:
-            loose.append(link)
+            messages.append(link.message)
+            values.append(link.value)
             link = link.past
-        blocks: list[_Block] = []
         while link is not None:
             block = link.block
             if block is None:
                 block = link.block = _Block(link)
-            blocks.append(block)
-            link = block.past
-        messages: list[Message] = []
-        values: list[Any] = []
-        for block in reversed(blocks):
             messages += block.messages
             values += block.values
-        loose.reverse()
-        messages += [link.message for link in loose]
-        values += [link.value for link in loose]
+            link = block.past
+        messages.reverse()
+        values.reverse()
         return tuple(messages), values
 
 
@@ -126,22 +121,28 @@ class Folded(Generic[S, K]):
 
     def of(self, beginning: Beginning | None, key: K) -> S:
         """Return the state at a beginning; None is a history without messages."""
-        links: list[Beginning] = []
-        link, mark = beginning, None if self._mark is None else self._mark(key)
-        state: S
-        while True:
-            if link is None:
-                state = self._start(key)
-                break
-            known = link.held.get(self)
+        if beginning is None:
+            return self._start(key)
+        mark = None if self._mark is None else self._mark(key)
+        known: tuple[object, S] | None = beginning.held.get(self)
+        if known is not None and known[0] is mark:
+            return known[1]
+        return self._read(beginning, key, mark)
+
+    def _read(self, asked: Beginning, key: K, mark: object) -> S:
+        """Return the state at a beginning where none is kept: the steps from the nearest one before it."""
+        links = [asked]
+        link = asked.past
+        while link is not None:
+            known: tuple[object, S] | None = link.held.get(self)
             if known is not None and known[0] is mark:
                 state = known[1]
                 break
             links.append(link)
             link = link.past
-        if not links:
-            return state
-        step, asked = self._step, links[0]
+        else:
+            state = self._start(key)
+        step = self._step
         branch = links[1] if link is None and len(links) > 1 else asked
         for one in reversed(links):
             state = step(state, one.message, key)
@@ -153,12 +154,11 @@ class Folded(Generic[S, K]):
 
 def beginning_of(request: Request) -> Beginning | None:
     """Return the history of a request; the chain it was read into, or one of its own. None if it has no messages."""
-    held = _held_by(request)
-    known: Beginning | None = held.get(HISTORY)
+    known: Beginning | None = request.__dict__.get(HISTORY)
     if known is None:
         for message in request.messages:
             known = Beginning(known, message)
-        held[HISTORY] = known
+        _held_by(request)[HISTORY] = known
     return known
 
 

@@ -8,7 +8,7 @@ Pure in effect: only functions that depend on nothing but the object and the has
 
 import sys
 from collections.abc import Callable, Hashable, Iterable
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, TypeVarTuple
 
 from mustcall.core.memory import footprint
 
@@ -17,6 +17,7 @@ __all__ = ["Attached", "Bounded", "Remembered"]
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 V = TypeVar("V")
+Rest = TypeVarTuple("Rest")
 
 
 class Bounded(Generic[K, T]):
@@ -66,24 +67,26 @@ class Bounded(Generic[K, T]):
             self._forgotten(key, value)
 
 
-class Remembered(Generic[T]):
-    """At most `most` values, each with the object it was made of: kept alive, so that its identity stays its own.
+class Remembered(Generic[V, *Rest, T]):
+    """What `make` makes of an object and the hashable rest: at most `most` values, each kept with its object.
 
-    Bounded by the bytes of those objects as well; of a larger one everything is made again.
+    So the object stays alive, and its identity its own. Bounded by the bytes of those objects as well; of a larger one
+    everything is made again.
     """
 
-    __slots__ = ("_values",)
+    __slots__ = ("_make", "_values")
 
-    def __init__(self, most: int = 128, most_bytes: int = 4 * 1024 * 1024) -> None:
-        self._values: Bounded[int | tuple[Hashable, ...], tuple[object, T]] = Bounded(most, most_bytes)
+    def __init__(self, make: Callable[[V, *Rest], T], *, most: int = 128, most_bytes: int = 4 * 1024 * 1024) -> None:
+        self._make = make
+        self._values: Bounded[object, tuple[V, T]] = Bounded(most, most_bytes)
 
-    def get(self, key: object, *rest: Hashable, make: Callable[[], T]) -> T:
+    def of(self, key: V, *rest: *Rest) -> T:
         """Return what was made of this very object before, or make it."""
         place = (id(key), *rest) if rest else id(key)
         known = self._values.get(place)
         if known is not None:
             return known[1]
-        value = make()
+        value = self._make(key, *rest)
         self._values.keep(place, (key, value), _size_of(key))
         return value
 

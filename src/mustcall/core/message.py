@@ -35,9 +35,9 @@ class Message(Value, frozen=True, dict=True):
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The client-side calls of this message."""
-        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+        return tuple([part for part in self.parts if isinstance(part, ToolCall)])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
         """The tool results of this message."""
-        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+        return tuple([part for part in self.parts if isinstance(part, ToolResult)])

@@ -32,10 +32,14 @@ class ProviderTool(Value, frozen=True, tag="provider_tool"):
 
 def functions_of(tools: tuple[Tool | ProviderTool, ...]) -> tuple[Tool, ...]:
     """Return the tools a client runs; the same tuple for the same tools."""
-    return _functions.get(tools, make=lambda: tuple(tool for tool in tools if isinstance(tool, Tool)))
+    return _functions.of(tools)
 
 
-_functions: Remembered[tuple[Tool, ...]] = Remembered()
+def _functions_among(tools: tuple[Tool | ProviderTool, ...]) -> tuple[Tool, ...]:
+    return tuple(tool for tool in tools if isinstance(tool, Tool))
+
+
+_functions = Remembered(_functions_among)
 
 
 class ChoiceMode(StrEnum):

@@ -23,15 +23,20 @@ from mustcall.dialects.scanning.state import Alone, Sections
 
 __all__ = ["Scanner", "is_plain"]
 
-#: The tables for the tools of an agent, who offers the same ones with every request.
-_tables: Remembered[tuple[Offered, Grammar]] = Remembered()
-
 
 def _look_up(
     dialects: Literal["auto"] | Iterable[str | Dialect], tools: Iterable[Tool] | None, *, loose: bool
 ) -> tuple[Offered, Grammar]:
     offered = Offered(tools)
     return offered, compile_grammar(select(dialects, loose=loose), offered.names)
+
+
+def _look_up_active(tools: tuple[Tool, ...], loose: bool, _version: int) -> tuple[Offered, Grammar]:
+    return _look_up("auto", tools, loose=loose)
+
+
+#: The tables for the tools of an agent, who offers the same ones with every request.
+_tables = Remembered(_look_up_active)
 
 
 _SECTIONS = {
@@ -69,9 +74,7 @@ class Scanner(Scan):
         shown: Callable[[], bool] | None = None,
     ) -> None:
         if isinstance(tools, tuple) and dialects == "auto":
-            offered, grammar = _tables.get(
-                tools, (loose, version()), make=lambda: _look_up(dialects, tools, loose=loose)
-            )
+            offered, grammar = _tables.of(tools, loose, version())
         else:
             offered, grammar = _look_up(dialects, tools, loose=loose)
         super().__init__(
@@ -92,7 +95,7 @@ def is_plain(text: str, *, tools: tuple[Tool, ...], loose: bool = False) -> bool
 
     True for most answers there are, at the cost of two searches; False tells nothing: then scan it.
     """
-    offered, grammar = _tables.get(tools, (loose, version()), make=lambda: _look_up("auto", tools, loose=loose))
+    offered, grammar = _tables.of(tools, loose, version())
     return (
         bool(text)
         and grammar.first.at(text, 0, closed=True) is None

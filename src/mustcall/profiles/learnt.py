@@ -17,7 +17,6 @@ import msgspec
 from mustcall.core.memo import Bounded
 from mustcall.policy.facts.profile import Forcing, Profile
 from mustcall.profiles.facts import Fact, Observed, checked
-from mustcall.profiles.locking import alone
 from mustcall.profiles.patterns import LONGEST_NAME
 from mustcall.profiles.tallies import EXPIRY, WITNESSES, Tallies, derive, may_reorder
 from mustcall.profiles.tenants import PerTenant
@@ -99,7 +98,8 @@ class _Applied(msgspec.Struct, frozen=True, gc=False):
 class Learnt:
     """What was learnt so far, for each tenant of at most `most` endpoints and models; believed `keeps` seconds.
 
-    Threads may share it.
+    Threads may share it: blocking callers bring a thread and an event loop each (LangChain's `batch`), and read and
+    write the same facts and counts at the same time. Whoever holds the lock waits for nothing else.
     """
 
     def __init__(self, most: int = 1024, keeps: float = EXPIRY) -> None:
@@ -107,6 +107,8 @@ class Learnt:
         self._most = most
         self.keeps = keeps
         self._facts: PerTenant[_Facts] = PerTenant(most)
+        #: A number that stays while all facts stay.
+        self._changes = 0
         self.tallies = Tallies(most, keeps)
         self._applied: Bounded[tuple[str, str, str], _Applied] = Bounded(most)
 
@@ -115,7 +117,6 @@ class Learnt:
         """Of how many models at endpoints a fact is known."""
         return self._facts.size
 
-    @alone
     def learn(
         self, endpoint: str, model: str, field: str, value: object, why: str, *, at: float = 0.0, tenant: str = ""
     ) -> bool:
@@ -124,36 +125,37 @@ class Learnt:
         One that is learnt again is believed from then on, and for longer if it had expired. What is older than what is
         known changes nothing.
         """
-        source = f"{endpoint}: {model[:LONGEST_NAME]}"
-        new = _checked(field, value, source)
-        old = self._facts.known(endpoint, model).get(tenant, {}).get(field)
-        seen, first = 1, at
-        if old is not None:
-            same = old.fact.value == new
-            if not old.is_expired(at, self.keeps):
-                if same:
-                    self._put(msgspec.structs.replace(old, at=max(at, old.at)))
-                    return False
-                if old.fact.value is Forcing.NEVER or 0 < at < old.at:
-                    # A force that is refused as such is not allowed again by a refusal that blames the reasoning.
-                    return False
-            elif same:
-                seen, first = old.seen + 1, old.first
-        if len(model) > LONGEST_NAME or self._most < 1:
-            return False
-        fact = Fact(value=new, observed=Observed.LEARNT, note=why[:200], source=source)
-        self._put(LearntFact(endpoint, model, field, fact, at, tenant, seen, first))
-        return True
+        with self.lock:
+            source = f"{endpoint}: {model[:LONGEST_NAME]}"
+            new = _checked(field, value, source)
+            old = self._facts.known(endpoint, model).get(tenant, {}).get(field)
+            seen, first = 1, at
+            if old is not None:
+                same = old.fact.value == new
+                if not old.is_expired(at, self.keeps):
+                    if same:
+                        self._put(msgspec.structs.replace(old, at=max(at, old.at)))
+                        return False
+                    if old.fact.value is Forcing.NEVER or 0 < at < old.at:
+                        # A force that is refused as such is not allowed again by a refusal that blames the reasoning.
+                        return False
+                elif same:
+                    seen, first = old.seen + 1, old.first
+            if len(model) > LONGEST_NAME or self._most < 1:
+                return False
+            fact = Fact(value=new, observed=Observed.LEARNT, note=why[:200], source=source)
+            self._put(LearntFact(endpoint, model, field, fact, at, tenant, seen, first))
+            return True
 
-    @alone
     def hear(self, told: LearntFact) -> None:
         """Take over a fact that another replica has learnt; one that is known here and newer stays."""
-        new = _checked(told.field, told.fact.value, told.fact.source)
-        old = self._facts.known(told.endpoint, told.model).get(told.tenant, {}).get(told.field)
-        if old is not None and (told.at < old.at or (told.at == old.at and told.seen <= old.seen)):
-            return
-        if len(told.model) <= LONGEST_NAME and self._most > 0:
-            self._put(msgspec.structs.replace(told, fact=msgspec.structs.replace(told.fact, value=new)))
+        with self.lock:
+            new = _checked(told.field, told.fact.value, told.fact.source)
+            old = self._facts.known(told.endpoint, told.model).get(told.tenant, {}).get(told.field)
+            if old is not None and (told.at < old.at or (told.at == old.at and told.seen <= old.seen)):
+                return
+            if len(told.model) <= LONGEST_NAME and self._most > 0:
+                self._put(msgspec.structs.replace(told, fact=msgspec.structs.replace(told.fact, value=new)))
 
     def _put(self, one: LearntFact) -> None:
         known = dict(self._facts.known(one.endpoint, one.model).get(one.tenant, {}))
@@ -161,25 +163,26 @@ class Learnt:
         known[one.field] = one
         while len(known) > _MOST_FACTS:
             known.pop(next(iter(known)))
+        self._changes += 1
         self._facts.put(one.endpoint, one.model, one.tenant, known)
 
-    @alone
     def forget(self, endpoint: str, model: str, field: str, tenant: str = "") -> None:
         """Forget a fact."""
-        known = dict(self._facts.known(endpoint, model).get(tenant, {}))
-        if known.pop(field, None) is None:
-            return
-        if known:
-            self._facts.put(endpoint, model, tenant, known)
-        else:
-            self._facts.remove(endpoint, model, tenant)
+        with self.lock:
+            known = dict(self._facts.known(endpoint, model).get(tenant, {}))
+            if known.pop(field, None) is None:
+                return
+            self._changes += 1
+            if known:
+                self._facts.put(endpoint, model, tenant, known)
+            else:
+                self._facts.remove(endpoint, model, tenant)
 
     def observe(self, endpoint: str, model: str, subject: str, *, made: bool, now: float, tenant: str = "") -> None:
         """Count an attempt at a demanded call: by which rung or in which text format, and whether it came."""
         if len(model) <= LONGEST_NAME and self._most > 0:
             self.tallies.observe(endpoint, model, subject, made=made, now=now, tenant=tenant)
 
-    @alone
     def apply(
         self,
         endpoint: str,
@@ -196,13 +199,17 @@ class Learnt:
         Fields in `configured` stay as the operator set them, and so does what they decide together with others;
         those in `settled` stay as they were measured.
         """
-        applied = self._applied.get((endpoint, model, tenant))
-        changes = self._facts.changes + self.tallies.changes
+        key = (endpoint, model, tenant)
+        applied = self._applied.get(key)
+        changes = self._changes + self.tallies.changes
         if applied is not None and applied.holds(profile, configured, settled, changes, now):
             return applied.taught
-        taught = self._taught(endpoint, model, profile, configured=configured, settled=settled, now=now, tenant=tenant)
+        with self.lock:
+            taught = self._taught(
+                endpoint, model, profile, configured=configured, settled=settled, now=now, tenant=tenant
+            )
         if len(model) <= LONGEST_NAME:
-            self._applied.keep((endpoint, model, tenant), _Applied(profile, configured, settled, changes, now, taught))
+            self._applied.keep(key, _Applied(profile, configured, settled, changes, now, taught))
         return taught
 
     def _taught(
@@ -239,10 +246,10 @@ class Learnt:
             return taught
         return _with(taught, derive(counts, taught, reorders=may_reorder(profile, configured)), settled)
 
-    @alone
     def facts(self) -> tuple[LearntFact, ...]:
         """Return every fact learnt, for each tenant the most recently used last."""
-        return tuple(one for *_, known in self._facts for one in known.values())
+        with self.lock:
+            return tuple(one for *_, known in self._facts for one in known.values())
 
 
 def _checked(field: str, value: object, source: str) -> Any:

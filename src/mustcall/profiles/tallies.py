@@ -19,7 +19,6 @@ from mustcall.core.verdict import Verdict
 from mustcall.dialects import known
 from mustcall.policy.facts.profile import Forcing, Profile
 from mustcall.policy.request.plan import Rung, RungKind, first_rungs
-from mustcall.profiles.locking import alone
 from mustcall.profiles.tenants import PerTenant
 
 __all__ = [
@@ -114,7 +113,7 @@ _Counts = dict[str, Count]
 class Tallies:
     """The counts of at most `most` endpoints and models for each tenant; the one used longest ago goes first.
 
-    Threads may share it.
+    Threads may share it, as they do `Learnt`.
     """
 
     def __init__(self, most: int, keeps: float = EXPIRY) -> None:
@@ -122,56 +121,59 @@ class Tallies:
         self._keeps = keeps
         self._totals: PerTenant[_Counts] = PerTenant(most)
         self._news: PerTenant[_Counts] = PerTenant(most)
+        #: A number that stays while all stays that is derived from the counts.
+        self.changes = 0
 
     @property
     def size(self) -> int:
         """Of how many models at endpoints something was counted."""
         return self._totals.size
 
-    @property
-    def changes(self) -> int:
-        """A number that stays while all counts stay."""
-        return self._totals.changes
-
-    @alone
     def observe(self, endpoint: str, model: str, subject: str, *, made: bool, now: float, tenant: str = "") -> None:
         """Count one attempt."""
-        tally = ProfileTally(endpoint, model, subject, Count(int(made), int(not made), now, now), tenant)
-        _add(self._totals, tally, self._keeps)
-        _add(self._news, tally, self._keeps)
+        with self.lock:
+            tally = ProfileTally(endpoint, model, subject, Count(int(made), int(not made), now, now), tenant)
+            old, new = _add(self._totals, tally, self._keeps)
+            _add(self._news, tally, self._keeps)
+            # Of arguments only trust is derived: most calls neither earn nor lose it. Where others confirm counts, any
+            # of them may change what is confirmed.
+            confirmed = len(self._totals.known(endpoint, model)) >= WITNESSES
+            if subject != ARGUMENTS or old is None or confirmed or _is_trusted(old) != _is_trusted(new):
+                self.changes += 1
 
-    @alone
     def news(self) -> tuple[ProfileTally, ...]:
         """Return what was counted here and is not shared yet."""
-        return tuple(_listed(self._news))
+        with self.lock:
+            return tuple(_listed(self._news))
 
-    @alone
     def all(self) -> tuple[ProfileTally, ...]:
         """Return all counts."""
-        return tuple(_listed(self._totals))
+        with self.lock:
+            return tuple(_listed(self._totals))
 
-    @alone
     def mark_shared(self, written: Iterable[ProfileTally]) -> None:
         """Take note that these counts of this process are in the ledger: they are news no longer."""
-        for tally in written:
-            counts = dict(self._news.known(tally.endpoint, tally.model).get(tally.tenant, {}))
-            left = counts.get(tally.subject, Count())
-            rest = Count(left.made - tally.count.made, left.missed - tally.count.missed, left.first, left.last)
-            if rest.made > 0 or rest.missed > 0:  # counted while the ledger was written to
-                counts[tally.subject] = rest
-            else:
-                counts.pop(tally.subject, None)
-            if counts:
-                self._news.put(tally.endpoint, tally.model, tally.tenant, counts)
-            else:
-                self._news.remove(tally.endpoint, tally.model, tally.tenant)
+        with self.lock:
+            for tally in written:
+                counts = dict(self._news.known(tally.endpoint, tally.model).get(tally.tenant, {}))
+                left = counts.get(tally.subject, Count())
+                rest = Count(left.made - tally.count.made, left.missed - tally.count.missed, left.first, left.last)
+                if rest.made > 0 or rest.missed > 0:  # counted while the ledger was written to
+                    counts[tally.subject] = rest
+                else:
+                    counts.pop(tally.subject, None)
+                if counts:
+                    self._news.put(tally.endpoint, tally.model, tally.tenant, counts)
+                else:
+                    self._news.remove(tally.endpoint, tally.model, tally.tenant)
 
-    @alone
     def take_over(self, totals: Iterable[ProfileTally]) -> None:
         """Replace what is known by the counts of all replicas; what is not shared yet is added."""
-        self._totals.clear()
-        for tally in (*totals, *_listed(self._news)):
-            _add(self._totals, tally, self._keeps)
+        with self.lock:
+            self.changes += 1
+            self._totals.clear()
+            for tally in (*totals, *_listed(self._news)):
+                _add(self._totals, tally, self._keeps)
 
     def trusts(self, endpoint: str, model: str, now: float, tenant: str = "") -> bool:
         """Tell whether a tenant trusts arguments and they need not be counted today."""
@@ -183,26 +185,27 @@ class Tallies:
             count = self.counts(endpoint, model, 0.0, tenant).get(ARGUMENTS)
         return count is not None and _is_trusted(count) and count.last > now - _CONFIRMED
 
-    @alone
     def counts(self, endpoint: str, model: str, now: float, tenant: str = "") -> _Counts:
         """Return the counts of a model that a tenant believes: its own, and what others have confirmed."""
-        known = self._totals.known(endpoint, model)
-        if not known:
-            return {}
-        since = now - self._keeps if now else 0.0
-        own = _believed(known.get(tenant, {}), since)
-        if len(known) - (tenant in known) < WITNESSES:
-            return own
-        others = _confirmed([_believed(counts, since) for other, counts in known.items() if other != tenant])
-        return {subject: own.get(subject, Count()) + others.get(subject, Count()) for subject in {**own, **others}}
+        with self.lock:
+            known = self._totals.known(endpoint, model)
+            if not known:
+                return {}
+            since = now - self._keeps if now else 0.0
+            own = _believed(known.get(tenant, {}), since)
+            if len(known) - (tenant in known) < WITNESSES:
+                return own
+            others = _confirmed([_believed(counts, since) for other, counts in known.items() if other != tenant])
+            return {subject: own.get(subject, Count()) + others.get(subject, Count()) for subject in {**own, **others}}
 
 
-def _add(store: PerTenant[_Counts], tally: ProfileTally, keeps: float) -> None:
-    """Add a count; one that is not believed any more starts anew."""
+def _add(store: PerTenant[_Counts], tally: ProfileTally, keeps: float) -> tuple[Count | None, Count]:
+    """Add a count; one that is not believed any more starts anew. Return what it was and what it is."""
     counts = dict(store.known(tally.endpoint, tally.model).get(tally.tenant, {}))
-    known, count = counts.get(tally.subject), tally.count
-    counts[tally.subject] = count if known is None or known.last <= count.last - keeps else known + count
+    old, count = counts.get(tally.subject), tally.count
+    new = counts[tally.subject] = count if old is None or old.last <= count.last - keeps else old + count
     store.put(tally.endpoint, tally.model, tally.tenant, counts)
+    return old, new
 
 
 def _believed(counts: Mapping[str, Count], since: float) -> _Counts:

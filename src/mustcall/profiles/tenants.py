@@ -21,14 +21,12 @@ _NOBODY: Mapping[str, object] = {}
 class PerTenant(Generic[T]):
     """At most `most` endpoints and models for each tenant; the one used longest ago goes first."""
 
-    __slots__ = ("_by_model", "_by_tenant", "_most", "changes")
+    __slots__ = ("_by_model", "_by_tenant", "_most")
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._by_model: dict[_Key, dict[str, T]] = {}
         self._by_tenant: OrderedDict[str, OrderedDict[_Key, None]] = OrderedDict()
-        #: Counts what was put, removed or cleared: while it stays, all that is known stays.
-        self.changes = 0
 
     @property
     def size(self) -> int:
@@ -41,10 +39,28 @@ class PerTenant(Generic[T]):
 
     def put(self, endpoint: str, model: str, tenant: str, value: T) -> None:
         """Keep a value, as the one used last; what is beyond the bounds is forgotten."""
-        self.changes += 1
-        self._by_model.setdefault((endpoint, model), {})[tenant] = value
-        self._by_tenant.setdefault(tenant, OrderedDict())[(endpoint, model)] = None
-        self.touch(endpoint, model, tenant)
+        key = (endpoint, model)
+        held = self._by_model.setdefault(key, {})
+        is_new = tenant not in held
+        held[tenant] = value
+        if is_new:
+            self._by_tenant.setdefault(tenant, OrderedDict())[key] = None
+        self._use(key, tenant)
+        if is_new:
+            self._trim(tenant)
+
+    def touch(self, endpoint: str, model: str, tenant: str) -> None:
+        """Count an entry as the one used last."""
+        key = (endpoint, model)
+        if tenant in self._by_model.get(key, ()):
+            self._use(key, tenant)
+
+    def _use(self, key: _Key, tenant: str) -> None:
+        self._by_tenant[tenant].move_to_end(key)
+        self._by_tenant.move_to_end(tenant)
+
+    def _trim(self, tenant: str) -> None:
+        """Forget what is beyond the bounds now that a tenant has one entry more."""
         while len(self._by_tenant[tenant]) > self._most:
             self.remove(*next(iter(self._by_tenant[tenant])), tenant)
         while len(self._by_tenant) > _MOST_TENANTS:
@@ -52,16 +68,8 @@ class PerTenant(Generic[T]):
             for key in tuple(self._by_tenant[oldest]):
                 self.remove(*key, oldest)
 
-    def touch(self, endpoint: str, model: str, tenant: str) -> None:
-        """Count an entry as the one used last."""
-        keys = self._by_tenant.get(tenant)
-        if keys is not None and (endpoint, model) in keys:
-            keys.move_to_end((endpoint, model))
-            self._by_tenant.move_to_end(tenant)
-
     def remove(self, endpoint: str, model: str, tenant: str) -> None:
         """Forget an entry."""
-        self.changes += 1
         held = self._by_model.get((endpoint, model), {})
         held.pop(tenant, None)
         if not held:
@@ -74,7 +82,6 @@ class PerTenant(Generic[T]):
 
     def clear(self) -> None:
         """Forget everything."""
-        self.changes += 1
         self._by_model.clear()
         self._by_tenant.clear()
 

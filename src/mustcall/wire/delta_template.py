@@ -87,19 +87,18 @@ class DeltaTemplate:
             if only is not None:
                 return only, len(block)
         start += len(head)
-        rest = block[start:]
-        parts = rest.split(self._anchor)
+        parts = block[start:].split(self._anchor)
         # All but the last delta of a run are followed by the head of the next one; the last is made to look like them.
         last = parts[-1]
-        parts[-1] = likened = last[: last.find(_BORDER) + len(_BORDER)] + self._lead
-        size = len(rest) - len(last) + len(likened) - _ANCHOR * (len(parts) - 1)
+        parts[-1] = last[: last.find(_BORDER) + len(_BORDER)] + self._lead
+        size = sum(map(len, parts))
         inner = [*map(bytes.removesuffix, parts, repeat(end))]
         holes = b"".join(inner)
         if size != len(holes) + len(end) * len(parts):
             parts = self._first_run(parts)
+            size = sum(map(len, parts))
             inner = [*map(bytes.removesuffix, parts, repeat(end))]
             holes = b"".join(inner)
-            size = len(holes) + len(end) * len(parts)
         if not parts:
             return None
         text = _joined(inner, holes) if self._plain else self._filled(inner)

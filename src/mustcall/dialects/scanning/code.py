@@ -121,12 +121,11 @@ class Lines:
             self._prior = self._ends_in_code(text, line - 1)
             # What stands on the lines before this one, if it came in the same piece.
             self.fresh = self.fresh and not text[:line].strip(_BLANKS)
-            self._head = self._indent = ""
-            self.blank, self._code = True, False
+            self._indent, self.blank = "", True
         if self.blank:
             rest = text[line:]
             written = rest.lstrip(_BLANKS)
-            if len(self._indent) < _CODE_INDENT:
+            if len(written) < len(rest) and len(self._indent) < _CODE_INDENT:
                 self._indent = (self._indent + rest[: len(rest) - len(written)])[:_CODE_INDENT]
             self.blank = not written
             self._head = written[:2]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.request import Request
-from mustcall.core.tools import functions_of
+from mustcall.core.tools import ProviderTool, Tool, functions_of
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.history.odd_names import odd_tools
@@ -31,10 +31,14 @@ def trusts(turn_state: TurnState, request: Request, *, readable: bool) -> Mappin
     restricted = turn_state.plan.demand.forbids or request.parallel_tool_calls is False
     if restricted or not readable or not turn_state.profile.trusted_arguments:
         return None
-    return _schemas.get(request.tools, make=lambda: {one.name: one.parameters for one in functions_of(request.tools)})
+    return _schemas.of(request.tools)
 
 
-_schemas: Remembered[Mapping[str, JsonObject | None]] = Remembered()
+def _schemas_of(tools: tuple[Tool | ProviderTool, ...]) -> Mapping[str, JsonObject | None]:
+    return {one.name: one.parameters for one in functions_of(tools)}
+
+
+_schemas = Remembered(_schemas_of)
 
 
 def keeps_reply(caller: Wire, endpoint: Endpoint, request: Request) -> bool:

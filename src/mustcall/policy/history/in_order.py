@@ -132,19 +132,15 @@ def _next(order: HistoryOrder, message: Message, _: None) -> HistoryOrder:
     if not order.regular or not _may_follow(order, traits):
         return HistoryOrder(regular=False, length=length, talks=False)
     if kind is not _Kind.ASKS:
-        return HistoryOrder(
-            True,
-            length,
+        answers = kind is _Kind.ANSWERS
+        return msgspec.structs.replace(
+            order,
+            length=length,
             talks=False,
-            names=order.names,
-            ids=order.ids,
-            plain=order.plain,
-            marked=order.marked,
             ends=traits.ends,
-            waiting=waiting.difference(traits.ids) if kind is _Kind.ANSWERS else waiting,
-            closed=order.closed,
-            answering=order.answering or kind is _Kind.ANSWERS,
-            thinks=order.thinks,
+            waiting=waiting.difference(traits.ids) if answers else waiting,
+            answering=order.answering or answers,
+            unsaid=False,
         )
     new = frozenset(traits.ids)
     names = order.names if order.names.issuperset(traits.names) else order.names.union(traits.names)

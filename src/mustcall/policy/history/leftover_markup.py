@@ -46,12 +46,12 @@ class MarkupEraser:
             self._add(tool)
 
     @classmethod
-    def of(cls, tools: Iterable[Tool | ProviderTool], profile: Profile) -> "MarkupEraser":
-        """Return one for the tools on offer to a model."""
+    def of(cls, tools: Iterable[Tool | ProviderTool], dialects: tuple[str, ...]) -> "MarkupEraser":
+        """Return one for the tools on offer to a model whose profile names these dialects."""
         # A history may come from any model, so all dialects that need no special trust are looked for.
         auto = active()
         always = {dialect.name for dialect in auto}
-        named = [find_dialect(name) for name in profile.dialects if name != "auto" and name not in always]
+        named = [find_dialect(name) for name in dialects if name != "auto" and name not in always]
         return cls(tools, (*auto, *named))
 
     def knowing(self, calls: Iterable[ToolCall]) -> "MarkupEraser":
@@ -103,23 +103,35 @@ class MarkupEraser:
         return [tool for name, tools in self._by_fold.items() if name in folded for tool in tools]
 
 
+_Tools = tuple[Tool | ProviderTool, ...]
+
+
 class _Sought(msgspec.Struct, frozen=True):
     """What leftover markup depends on beside the history."""
 
-    tools: tuple[Tool | ProviderTool, ...]
+    tools: _Tools
     profile: Profile
 
     def mark(self) -> object:
         """Return what stands for these very tools and dialects, and holds neither."""
-        return _marks.get(self.tools, self.profile.dialects, make=object)
+        return _marks.of(self.tools, self.profile.dialects)
 
     def eraser(self, names: frozenset[str]) -> MarkupEraser:
         """Return one that knows these names beside the tools on offer."""
-        return _erasers.get(self.tools, self.profile.dialects, names, make=lambda: self._made(names))
+        return _erasers.of(self.tools, self.profile.dialects, names)
 
-    def _made(self, names: frozenset[str]) -> MarkupEraser:
-        called = [ToolCall(id="", name=name, arguments_json="") for name in sorted(names)]
-        return MarkupEraser.of(self.tools, self.profile).knowing(called)
+
+def _eraser(tools: _Tools, dialects: tuple[str, ...], names: frozenset[str]) -> MarkupEraser:
+    called = [ToolCall(id="", name=name, arguments_json="") for name in sorted(names)]
+    return MarkupEraser.of(tools, dialects).knowing(called)
+
+
+def _mark(_tools: _Tools, _dialects: tuple[str, ...]) -> object:
+    return object()
+
+
+_marks = Remembered(_mark)
+_erasers = Remembered(_eraser, most=64)
 
 
 def is_unmarked(request: Request, profile: Profile) -> bool:
@@ -139,8 +151,6 @@ def _still_unmarked(names: frozenset[str] | None, message: Message, sought: _Sou
     return names if not may_hold_markup(message) or _strip_message(message, eraser) is message else None
 
 
-_marks: Remembered[object] = Remembered()
-_erasers: Remembered[MarkupEraser] = Remembered(64)
 _unmarked: Folded[frozenset[str] | None, _Sought] = Folded(lambda _: frozenset(), _still_unmarked, _Sought.mark)
 
 
@@ -154,7 +164,7 @@ def strip_markup(
     """Return the messages without leftover markup; the same tuple if there is none. The first `bound` stay."""
     if not any(map(_may_hold_markup, messages)):
         return messages
-    eraser = MarkupEraser.of(tools, profile)
+    eraser = MarkupEraser.of(tools, profile.dialects)
     out: list[Message] = []
     stripped = left = 0
     for index, message in enumerate(messages):

@@ -77,7 +77,7 @@ class NameMap:
     __slots__ = ("_back", "_id_rule", "_legal", "_mapped", "_name_rule", "_taken", "trivial")
 
     def __init__(self, request: Request, profile: Profile) -> None:
-        self._name_rule, self._id_rule = _rules(profile)
+        self._name_rule, self._id_rule = _name_rule(profile), _id_rule(profile)
         self._mapped: dict[_Key, str] = {}
         self._back: dict[str, _Key] = {}
         self._taken: set[str] = set()
@@ -248,15 +248,15 @@ class _Ids:
 
 def _is_trivial(request: Request, profile: Profile) -> bool:
     """Tell cheaply whether nothing can have to be mapped: every name is legal, and so are the history's ids, if any."""
-    tools, rule = request.tools, _rule(profile.name_pattern, profile.name_length)
-    if tools and not _plain_names.get(tools, rule, make=lambda: all(_is_plain(tool, rule) for tool in tools)):
+    tools, rule = request.tools, _name_rule(profile)
+    if tools and not _plain_names.of(tools, rule):
         return False
     order = order_of(request)
     if order.talk is not None:
         return True
     if not order.kept:
         return all(map(_is_nameless, request.messages))
-    rule, id_rule = _rules(profile)
+    id_rule = _id_rule(profile)
     legal = order.plain if id_rule.pattern is None else _legal_so_far.of(beginning_of(request), id_rule)
     return legal and all(map(rule.allows, order.names))
 
@@ -274,20 +274,28 @@ def _is_nameless(message: Message) -> bool:
     return message.role in _SPEAKERS and not any(isinstance(part, ToolCall | ToolResult) for part in message.parts)
 
 
-_plain_names: Remembered[bool] = Remembered()
+def _are_plain(tools: tuple[Tool | ProviderTool, ...], rule: _Rule) -> bool:
+    return all(_is_plain(tool, rule) for tool in tools)
+
+
+_plain_names = Remembered(_are_plain)
 
 
 def _is_plain(tool: Tool | ProviderTool, rule: _Rule) -> bool:
     return isinstance(tool, Tool) and tool.namespace is None and rule.allows(tool.name)
 
 
-def _rules(profile: Profile) -> tuple[_Rule, _Rule]:
-    """Return what names and ids must look like.
+def _name_rule(profile: Profile) -> _Rule:
+    """Return what names must look like."""
+    return _rule(profile.name_pattern, profile.name_length)
 
-    Without a pattern nothing is known of ids but that they tell calls apart; some proxies keep state in long ids.
+
+def _id_rule(profile: Profile) -> _Rule:
+    """Return what ids must look like.
+
+    Without a pattern nothing is known of them but that they tell calls apart; some proxies keep state in long ids.
     """
-    id_length = profile.id_length if profile.id_pattern else 0
-    return _rule(profile.name_pattern, profile.name_length), _rule(profile.id_pattern, id_length)
+    return _rule(profile.id_pattern, profile.id_length if profile.id_pattern else 0)
 
 
 @lru_cache(maxsize=64)

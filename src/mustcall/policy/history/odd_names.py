@@ -17,17 +17,18 @@ __all__ = ["names_odd_tool", "odd_tools"]
 
 _USUAL = re.compile(r"[A-Za-z0-9_.\-:/]*")
 _Tools = tuple[Tool | ProviderTool, ...]
-_odd: Remembered[tuple[Tool, ...]] = Remembered()
 
 
 def odd_tools(tools: _Tools) -> tuple[Tool, ...]:
     """Return the tools with such names."""
-    if not tools:
-        return ()
-    return _odd.get(
-        tools,
-        make=lambda: tuple(tool for tool in tools if isinstance(tool, Tool) and _USUAL.fullmatch(tool.name) is None),
-    )
+    return _odd.of(tools) if tools else ()
+
+
+def _odd_among(tools: _Tools) -> tuple[Tool, ...]:
+    return tuple(tool for tool in tools if isinstance(tool, Tool) and _USUAL.fullmatch(tool.name) is None)
+
+
+_odd = Remembered(_odd_among)
 
 
 def names_odd_tool(text: str, tools: _Tools) -> bool:

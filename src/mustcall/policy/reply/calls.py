@@ -25,9 +25,8 @@ __all__ = ["ONE_AT_A_TIME", "Calls"]
 
 ONE_AT_A_TIME = "one call at a time was asked for"
 
+_Tools = tuple[Tool | ProviderTool, ...]
 _Named = dict[tuple[str | None, str], Tool]
-_named: Remembered[_Named] = Remembered()
-_offered: Remembered[Offered] = Remembered()
 #: What the function takes that stands in for a custom tool.
 _INPUT: JsonObject = {
     "type": "object",
@@ -37,8 +36,16 @@ _INPUT: JsonObject = {
 }
 
 
-def _by_name(tools: tuple[Tool, ...]) -> _Named:
-    return {(tool.namespace, tool.name): tool for tool in tools}
+def _by_name(tools: _Tools) -> _Named:
+    return {(tool.namespace, tool.name): tool for tool in functions_of(tools)}
+
+
+def _by_likeness(tools: _Tools) -> Offered:
+    return Offered(functions_of(tools))
+
+
+_named = Remembered(_by_name)
+_offered = Remembered(_by_likeness)
 
 
 class Calls:
@@ -46,8 +53,7 @@ class Calls:
 
     def __init__(self, case: Case, notes: tuple[Adaptation, ...]) -> None:
         self._case = case
-        self._functions = functions = functions_of(case.request.tools)
-        self._tools = _named.get(functions, make=lambda: _by_name(functions))
+        self._tools = _named.of(case.request.tools)
         self._ids: set[str] = set()
         self._made = 0
         self._delivered = 0
@@ -139,8 +145,7 @@ class Calls:
         exact = self._tools.get((call.namespace, call.name))
         if exact is not None or not self._tools:
             return exact, ""
-        offered = _offered.get(self._functions, make=lambda: Offered(self._functions))
-        return offered.find(call.name, call.namespace) or (None, "")
+        return _offered.of(self._case.request.tools).find(call.name, call.namespace) or (None, "")
 
     def _is_defined(self, name: str) -> bool:
         """Tell whether the provider defined this tool and the client runs it (`bash_20250124`); it has no schema."""

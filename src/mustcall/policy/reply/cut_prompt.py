@@ -45,19 +45,17 @@ def lower_bound(request: Request) -> int:
         return 0
     length, tools = written_length(request), request.tools
     if tools:
-        length += _told.get(tools, make=lambda: _tools_length(tools))
+        length += _told.of(tools)
     return length // CHARACTERS_PER_TOKEN
 
 
 def estimate(request: Request) -> int:
     """Return about how many tokens a prompt has, for an attempt whose server did not come to counting them."""
     tools = request.tools
-    schemas = _schemas.get(tools, make=lambda: _schemas_length(tools)) if tools else 0
+    schemas = _schemas.of(tools) if tools else 0
     return (lower_bound(request) * CHARACTERS_PER_TOKEN + schemas) // _USUAL_CHARACTERS
 
 
-_told: Remembered[int] = Remembered()
-_schemas: Remembered[int] = Remembered()
 #: Characters a token holds on average in English and JSON.
 _USUAL_CHARACTERS = 4
 
@@ -69,6 +67,10 @@ def _schemas_length(tools: tuple[Tool | ProviderTool, ...]) -> int:
 def _tools_length(tools: tuple[Tool | ProviderTool, ...]) -> int:
     offered = [tool for tool in tools if isinstance(tool, Tool) and not tool.deferred]
     return sum(len(tool.name) + len(tool.description or "") for tool in offered)
+
+
+_told = Remembered(_tools_length)
+_schemas = Remembered(_schemas_length)
 
 
 def is_starved(bound: int, usage: Usage | None) -> bool:

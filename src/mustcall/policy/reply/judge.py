@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
-from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Unknown
+from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall, Unknown
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import OutputKind, Request
 from mustcall.core.verdict import Verdict
@@ -21,7 +21,7 @@ from mustcall.policy.reply.announced_calls import announces_call
 from mustcall.policy.reply.calls import ONE_AT_A_TIME, Calls
 from mustcall.policy.reply.cut_prompt import is_starved
 from mustcall.policy.reply.judgement import Case, Judgement
-from mustcall.policy.reply.repeated_calls import loop_of
+from mustcall.policy.reply.repeated_calls import loop_of, may_loop
 from mustcall.policy.reply.reply_markup import (
     clean_reply,
     cut_markup,
@@ -183,7 +183,7 @@ def _judge_calls(
     settled = reply
     if touched:
         settled = reply.evolve(parts=tuple(kept), finish=FinishReason.TOOL_CALLS, reported_finish=None)
-    loop = loop_of(case.request, settled.calls, case.controls.tools) if _goes_on(case.request) else None
+    loop = loop_of(case.request, settled.calls, case.controls.tools) if may_loop(case.request) else None
     if loop is not None:
         checked.note(AdaptationKind.REPORTED, "looping", loop.name)
         if loop.block:
@@ -223,15 +223,6 @@ def _judge_answer_call(case: Case, reply: Reply, answers: list[ToolCall], notes:
     taken = Adaptation(AdaptationKind.PART_RESHAPED, "answer", f"what the tool {answers[0].name} was given")
     whole = reply.evolve(parts=(*kept, Text(text=read.text)), finish=FinishReason.STOP, reported_finish=None)
     return Judgement(verdict=Verdict.ANSWERED, reply=whole, notes=(*notes, taken))
-
-
-def _goes_on(request: Request) -> bool:
-    """Tell whether tool results came lately, so that there can be a loop at all."""
-    for message in request.messages[-4:]:
-        for part in message.parts:
-            if isinstance(part, ToolResult):
-                return True
-    return False
 
 
 def _at_limit(case: Case, reply: Reply) -> bool:

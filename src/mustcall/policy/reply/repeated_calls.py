@@ -22,7 +22,7 @@ from mustcall.policy.facts.controls import ToolControls
 from mustcall.policy.words.grounding import input_of
 from mustcall.wire.crossing.naming import flat_name
 
-__all__ = ["Loop", "loop_of"]
+__all__ = ["Loop", "loop_of", "may_loop"]
 
 _DEFAULTS = ToolControls()
 
@@ -58,6 +58,18 @@ class _Round(msgspec.Struct):
 
     calls: list[ToolCall]
     results: dict[str, ToolResult]
+
+
+def may_loop(request: Request) -> bool:
+    """Tell whether tool results came lately and the user has not just spoken, so that there can be a loop at all."""
+    recent = request.messages[-4:]
+    for message in reversed(recent):
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                return True
+        if message is recent[-1] and message.role is Role.USER and input_of(message.parts) is not None:
+            return False
+    return False
 
 
 def loop_of(request: Request, calls: Iterable[ToolCall], tools: Mapping[str, ToolControls]) -> Loop | None:

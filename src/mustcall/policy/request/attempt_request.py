@@ -63,12 +63,13 @@ def shape(
     texts = [demand.directive] if demand.directive else []
     match rung.kind:
         case RungKind.PLAIN:
-            # A choice without tools is not sent (rule 4); the `none` that came with stub tools stands (rule 104).
-            choice = None if offers_nothing(request) else demand.choice
+            choice = demand.choice
+            if offers_nothing(request):  # then no choice is sent (rule 4)
+                choice = None
+                changes = _without_fields(request, OWN_CHOICES)
+            # The `none` that came with stub tools stands (rule 104).
             if choice != request.tool_choice and (choice is not None or not request.tools):
                 changes["tool_choice"] = choice
-            if offers_nothing(request):
-                changes |= _without_fields(request, OWN_CHOICES)
         case RungKind.NATIVE | RungKind.HARD:
             changes |= _forced(request, demand, profile, log)
             if plan.rungs[0].kind is RungKind.SOFT:  # the first attempt's prompt stays the prefix of this one
@@ -93,22 +94,25 @@ def shape(
         changes |= _without_reasoning(request, profile, extra, log)
     if profile.bounded_schemas and not rung.constrains:
         changes |= _bounded_output(request, log)
-    changes |= _not_taken(request, changes.get("tool_choice", request.tool_choice), profile, log)
-    directed = [user_turn(text) for text in texts]
-    if directed:
-        log.add(AdaptationKind.DIRECTIVE_ADDED, "messages", f"{len(directed)} at the tail")
-    if changes.get("tool_choice", request.tool_choice) == request.tool_choice:
-        changes.pop("tool_choice", None)
-    shaped = _with_tail(request.evolve(**changes) if changes else request, (*directed, *tail))
+    if not (profile.parallel and profile.takes_choice):
+        changes |= _not_taken(request, changes.get("tool_choice", request.tool_choice), profile, log)
+    if texts:
+        log.add(AdaptationKind.DIRECTIVE_ADDED, "messages", f"{len(texts)} at the tail")
+        tail = [*map(user_turn, texts), *tail]
+    if "tool_choice" in changes and changes["tool_choice"] == request.tool_choice:
+        del changes["tool_choice"]
+    shaped = request.evolve(**changes) if changes else request
+    if tail:
+        shaped = _with_tail(shaped, tail)
     if rung.kind is RungKind.TEXT or (plan.protocol is Protocol.PROMPT and rung.kind is RungKind.PLAIN):
         named = demand.choice.name if demand.choice is not None else None
         shaped = _as_text(shaped, profile, log, named)
     return Shaped(shaped, extra)
 
 
-def _with_tail(request: Request, tail: tuple[Message, ...]) -> Request:
+def _with_tail(request: Request, tail: Sequence[Message]) -> Request:
     """Return the request with messages behind its own; what is known of those stays known."""
-    return continued(request.evolve(messages=(*request.messages, *tail)), request, tail) if tail else request
+    return continued(request.evolve(messages=(*request.messages, *tail)), request, tail)
 
 
 def _not_taken(request: Request, choice: ToolChoice | None, profile: Profile, log: AdaptationLog) -> dict[str, Any]:

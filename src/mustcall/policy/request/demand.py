@@ -102,12 +102,12 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
         if choice is None:
             return None
         match choice.mode:
-            case ChoiceMode.NONE:
-                return frozenset()
-            case ChoiceMode.NAMED:
-                return frozenset({choice.name or ""})
             case ChoiceMode.AUTO | ChoiceMode.REQUIRED:
                 return None if choice.allowed is None else frozenset(choice.allowed)
+            case ChoiceMode.NAMED:
+                return frozenset({choice.name or ""})
+            case ChoiceMode.NONE:
+                return frozenset()
             case _:
                 assert_never(choice.mode)
 

@@ -12,7 +12,7 @@ import msgspec
 
 from mustcall.core.message import Role
 from mustcall.core.parts import CallKind, Reasoning
-from mustcall.core.request import ReasoningMode, Request
+from mustcall.core.request import ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import Tool
 from mustcall.policy.facts.controls import Controls, Limits
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol, ReasoningHabit
@@ -91,11 +91,14 @@ def is_reasoning(request: Request, profile: Profile) -> bool:
     """Tell whether reasoning counts as active: the request or the profile turns it on (rule 22)."""
     if profile.reasoning is ReasoningHabit.NEVER:
         return False
-    if profile.reasoning is ReasoningHabit.ALWAYS or _asked(request):
+    if profile.reasoning is ReasoningHabit.ALWAYS:
         return True
     config = request.reasoning
-    if config is not None and (config.mode is ReasoningMode.DISABLED or config.effort in _NO_EFFORT):
-        return False
+    if config is not None:
+        if _asked(request, config):
+            return True
+        if config.mode is ReasoningMode.DISABLED or config.effort in _NO_EFFORT:
+            return False
     match profile.reasoning:
         case ReasoningHabit.ASKED | ReasoningHabit.UNKNOWN:
             return False
@@ -105,11 +108,8 @@ def is_reasoning(request: Request, profile: Profile) -> bool:
             assert_never(profile.reasoning)
 
 
-def _asked(request: Request) -> bool:
+def _asked(request: Request, config: ReasoningConfig) -> bool:
     """Tell whether the request itself turns reasoning on, in a known word or in one of the provider's own."""
-    config = request.reasoning
-    if config is None:
-        return False
     if config.mode is ReasoningMode.DISABLED:
         return False
     if config.mode is not None or config.budget_tokens:

@@ -96,7 +96,7 @@ class ReplyScanner:
     def pending(self) -> bool:
         """Whether something went in that has not come out: characters, or the start of a text."""
         return (
-            any(scan.fed != scan.emitted or not scan.started for scan in self._open.values())
+            any(scan.held or not scan.started for scan in self._open.values())
             or any(watch.fed != watch.emitted for texts in self._watches.values() for watch in texts.values())
             or self._musing.pending
         )
@@ -303,10 +303,10 @@ class ReplyScanner:
             only = found[0]
             if isinstance(only, ScannedText) and only.text is text:
                 # Most deltas of most replies: text in, the same text out.
-                scan.emitted += len(text)
                 self._slots[scan.place].fragments.append(text)
                 shown: list[Event] = [event if scan.place == event.index else PartTextDelta(scan.place, text)]
                 return shown if self._musing.over else self._said(shown)
+        scan.held += len(text)
         return self._show(scan, found)
 
     def _show(self, scan: TextScan, found: list[ScanEvent]) -> list[Event]:
@@ -322,7 +322,7 @@ class ReplyScanner:
                 continue
             match event:
                 case ScannedText(text=text):
-                    scan.emitted += len(text)
+                    scan.held -= len(text)
                     if scan.after_markup and not scan.started:
                         text = text.lstrip("\n")
                     if text:
@@ -429,11 +429,12 @@ class ReplyScanner:
         if isinstance(final, Text) and len(final.text) > scan.fed:
             rest = final.text[scan.fed :]
             scan.fed += len(rest)
+            scan.held += len(rest)
             out += self._show(
                 scan, scan.scanner.feed(rest) if self._early is None else self._early.scan(scan.scanner, rest)
             )
         out += self._show(scan, scan.scanner.close())
-        if scan.fed != scan.emitted and not self.touched:
+        if scan.held and not self.touched:
             self.touched = self._emptied = True
         if self.marked:
             return out  # the rest of this part waits, and with it its end

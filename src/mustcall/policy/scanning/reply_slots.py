@@ -35,7 +35,7 @@ class Slot:
 class TextScan:
     """One text part as it goes in: its scanner, and the slot its characters go to."""
 
-    __slots__ = ("after_markup", "emitted", "fed", "part", "place", "scanner", "started")
+    __slots__ = ("after_markup", "fed", "held", "part", "place", "scanner", "started")
 
     def __init__(self, part: Text, place: int, scanner: Scanner) -> None:
         self.part = part
@@ -43,8 +43,9 @@ class TextScan:
         self.scanner = scanner
         self.started = False
         self.after_markup = False
+        #: Characters that went in, and those of them that have not come out.
         self.fed = 0
-        self.emitted = 0
+        self.held = 0
 
 
 def written(slots: Sequence[Slot], reply: Reply, make_id: Callable[[int], str]) -> list[Part]:

@@ -94,7 +94,7 @@ def check_arguments(tool: Tool, arguments: str, *, null_is_absent: bool | None =
     if tool.kind is CallKind.CUSTOM:
         return Checked(arguments=arguments)
     schema = tool.parameters
-    prepared = None if schema is None else _prepared.get(tool, make=lambda: _prepare(object_schema(schema)))
+    prepared = _prepared.of(tool)
     plain = read_plain(arguments)
     if plain is not None and prepared is not None and prepared.takes(plain):
         return Checked(arguments=arguments)
@@ -216,11 +216,15 @@ class _Prepared(msgspec.Struct, frozen=True):
         return self.validator is not None and value.keys() <= self.declared.keys() and fits(self.validator, value)
 
 
-_prepared: Remembered[_Prepared] = Remembered(512)
-
-
 def _prepare(schema: JsonObject) -> _Prepared:
     return _Prepared(schema, validator_for(schema), as_object(schema.get("properties")) or {})
+
+
+def _prepare_tool(tool: Tool) -> _Prepared | None:
+    return None if tool.parameters is None else _prepare(object_schema(tool.parameters))
+
+
+_prepared = Remembered(_prepare_tool, most=512)
 
 
 def _check_object(tool: Tool, subject: _Subject, prepared: _Prepared, *, null_is_absent: bool) -> Checked:

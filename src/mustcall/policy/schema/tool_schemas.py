@@ -245,14 +245,13 @@ def compile_tools(request: Request, profile: Profile, log: AdaptationLog) -> Req
     if not request.tools:
         return request
     offered, target, refused = request.tools, profile.schema_target, profile.narrowed_schemas
-    tools, notes = _compiled.get(offered, target, refused, make=lambda: _compile_all(offered, target, refused))
+    tools, notes = _compiled.of(offered, target, refused)
     for note in notes:
         log.add(note.kind, note.subject, note.detail)
     return request if tools is offered else request.evolve(tools=tools)
 
 
 _Tools = tuple[Tool | ProviderTool, ...]
-_compiled: Remembered[tuple[_Tools, tuple[Adaptation, ...]]] = Remembered()
 
 
 def schema_digest(schema: JsonObject) -> str:
@@ -328,6 +327,9 @@ def _compile_all(
         tools.append(tool.evolve(**changes) if changes else tool)
     same = all(new is old for new, old in zip(tools, offered, strict=True))
     return offered if same else tuple(tools), log.entries
+
+
+_compiled = Remembered(_compile_all)
 
 
 def _takes_nothing(schema: JsonObject) -> bool:

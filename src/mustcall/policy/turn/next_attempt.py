@@ -110,7 +110,7 @@ class NextAttempt:
     def shaped(self) -> Shaped:
         """Return the request of the next attempt; the same object when the same bytes are to be sent again."""
         if self._shaped is None:
-            tail = [*self._kept, *([self._reminder] if self._reminder is not None else ())]
+            tail = self._kept if self._reminder is None else [*self._kept, self._reminder]
             request = self._request
             for mend in self._mends:
                 request = mend(request)

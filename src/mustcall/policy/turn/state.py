@@ -203,7 +203,7 @@ class TurnState(NextAttempt):
         ):
             return False
         told = answer_changes(request, self._wording, "").get("messages", ())
-        known = MarkupEraser.of(request.tools, self.profile).knowing(
+        known = MarkupEraser.of(request.tools, self.profile.dialects).knowing(
             part for part in parts if isinstance(part, ToolCall)
         )
         return not any(known.finds(spoken_text(message.parts)) for message in told if message.role is Role.ASSISTANT)

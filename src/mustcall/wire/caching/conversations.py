@@ -14,6 +14,7 @@ not push out conversations.
 Cost: of what came before, a comparison; of what is new, its bytes.
 """
 
+import re
 from bisect import bisect_right
 from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
@@ -35,8 +36,10 @@ _LONGEST = 4 * 1024 * 1024
 _NODE = 1024
 #: A leaf shorter than this grows in place; a longer one gets a child.
 _GROWS = 32 * 1024
-_BRACE, _BRACE_END, _COMMA = b"{},"
+_BRACE_END = b"}"[0]
 _BLANKS = frozenset(b" \t\r\n")
+#: What leads to the next element of an array, if it is an object.
+_BEGINS = re.compile(rb"[ \t\r\n,]*+\{")
 
 
 class _Node:
@@ -134,20 +137,24 @@ class Conversations:
     def find(self, key: tuple[str, Wire], body: bytes) -> Known | None:
         """Return the longest beginning of a body that came before."""
         with self._lock:
-            node = self._roots.get(key)
-            best: Known | None = None
+            root = self._roots.get(key)
+            node = None if root is None or not body else root.children.get(body[0])  # the root itself has no bytes
+            best, count = None, 0
             while node is not None:
                 piece, start = node.piece, node.start
                 if not body.startswith(piece, start):
-                    count = _shared_ends(node, body)
-                    return Known(node.first, node.ends[count - 1], node.links[count - 1], node) if count else best
+                    if shared := _shared_ends(node, body):
+                        best, count = node, shared
+                    break
                 if node.links:
-                    best = Known(node.first, node.ends[-1], node.links[-1], node)
+                    best, count = node, 0
+                if not node.children:
+                    if node.goes_on:
+                        self._use(node, key)
+                    break
                 end = start + len(piece)
-                if not node.children and node.goes_on:
-                    self._use(node, key)
                 node = node.children.get(body[end]) if end < len(body) else None
-            return best
+            return None if best is None else Known(best.first, best.ends[count - 1], best.links[count - 1], best)
 
     def keep(self, key: tuple[str, Wire], body: bytes, new: "New", known: Known | None) -> None:
         """Keep a body up to its last message, of which those before the new ones are known."""
@@ -320,13 +327,13 @@ def ends_of(body: bytes, at: int, elements: list[msgspec.Raw]) -> list[int] | No
     """Return where elements of an array end that stand behind each other from a place on; None if one is no object."""
     ends: list[int] = []
     for element in elements:
-        while body[at] in _BLANKS or body[at] == _COMMA:
-            at += 1
-        end = at + len(element)
-        if body[at] != _BRACE or body[end - 1] != _BRACE_END:
+        begun = _BEGINS.match(body, at)
+        if begun is None:
             return None
-        ends.append(end)
-        at = end
+        at = begun.end() - 1 + len(element)
+        if body[at - 1] != _BRACE_END:
+            return None
+        ends.append(at)
     return ends
 
 

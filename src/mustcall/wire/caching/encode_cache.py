@@ -26,7 +26,6 @@ __all__ = ["OfSettings", "WrittenSettings", "WrittenTools", "WrittenTurns", "too
 
 T = TypeVar("T")
 _Tools = tuple[Tool | ProviderTool, ...]
-_bytes: Remembered[msgspec.Raw] = Remembered(32)
 
 _MOST_BYTES = 2 * 1024 * 1024
 #: The bytes that objects and arrays of a written message take without a closer look.
@@ -51,27 +50,33 @@ def write_body(body: JsonObject) -> bytes:
 
 def tools_as_bytes(tools: list[JsonObject]) -> msgspec.Raw:
     """Write a list of tools, or find the bytes of this very list again."""
-    return _bytes.get(tools, make=lambda: msgspec.Raw(msgspec.json.encode(tools)))
+    return _bytes.of(tools)
+
+
+def _encoded(tools: list[JsonObject]) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(tools))
+
+
+_bytes = Remembered(_encoded, most=32)
 
 
 class WrittenTools:
     """The tools of one wire. The lists it returns come again, so nobody may change them."""
 
-    __slots__ = ("_known", "_write")
+    __slots__ = ("_known",)
 
     def __init__(self, write: Callable[[_Tools, AdaptationLog], list[JsonObject]]) -> None:
-        self._write = write
-        self._known: Remembered[tuple[list[JsonObject], tuple[Adaptation, ...]]] = Remembered()
+        def written(tools: _Tools) -> tuple[list[JsonObject], tuple[Adaptation, ...]]:
+            log = AdaptationLog()
+            return write(tools, log), log.entries
+
+        self._known = Remembered(written)
 
     def get(self, tools: _Tools, log: AdaptationLog) -> list[JsonObject]:
         """Return tools in the form of the wire."""
-        written, notes = self._known.get(tools, make=lambda: self._written(tools))
+        written, notes = self._known.of(tools)
         log.extend(notes)
         return written
-
-    def _written(self, tools: _Tools) -> tuple[list[JsonObject], tuple[Adaptation, ...]]:
-        log = AdaptationLog()
-        return self._write(tools, log), log.entries
 
 
 class _Made(msgspec.Struct, Generic[T], frozen=True):

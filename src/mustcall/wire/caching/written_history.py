@@ -175,7 +175,8 @@ def splice(body: JsonObject, listed: str, pieces: Pieces) -> bytes:
     before = {name: body[name] for name in fields[:place]}
     after = {name: body[name] for name in fields[place + 1 :]}
     parts = [msgspec.json.encode(before)[:-1], b"," if before else b"", msgspec.json.encode(listed), b":["]
-    for number, chunk in enumerate(pieces.chunks):
-        parts += (b",", chunk) if number else (chunk,)
+    elements = [b","] * (2 * len(pieces.chunks) - 1)
+    elements[::2] = pieces.chunks
+    parts += elements
     parts += (b"],", msgspec.json.encode(after)[1:]) if after else (b"]}",)
     return b"".join(parts)

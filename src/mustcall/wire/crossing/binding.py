@@ -35,13 +35,15 @@ __all__ = ["Binding", "StreamBinding"]
 
 
 _NONE: Mapping[str, Tool] = {}
-_renamed: Remembered[Mapping[str, Tool]] = Remembered()
 
 
 def _sent_otherwise(tools: tuple[Tool | ProviderTool, ...]) -> dict[str, Tool]:
     """Return the tools that go out under another name or as another kind, by the name they go out under."""
     sent = {flat_name(tool.namespace, tool.name): tool for tool in tools if isinstance(tool, Tool)}
     return {flat: tool for flat, tool in sent.items() if flat != tool.name or tool.kind is not CallKind.FUNCTION}
+
+
+_renamed = Remembered(_sent_otherwise)
 
 
 class Binding:
@@ -53,7 +55,7 @@ class Binding:
         self._tools: Mapping[str, Tool] = _NONE
         tools = caller.tools
         if tools and not (caller.origin is not None and caller.origin.wire is upstream):
-            self._tools = _renamed.get(tools, make=lambda: _sent_otherwise(tools))
+            self._tools = _renamed.of(tools)
 
     @property
     def trivial(self) -> bool:

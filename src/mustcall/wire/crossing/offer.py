@@ -35,7 +35,6 @@ _NEEDS_TOOLS_FOR_HISTORY = frozenset({Wire.MESSAGES})
 
 
 _Tools = tuple[Tool | ProviderTool, ...]
-_settled: Remembered[tuple[_Tools | None, tuple[Adaptation, ...]]] = Remembered()
 
 
 class ToolOffer(msgspec.Struct, frozen=True):
@@ -67,7 +66,7 @@ def offer_for(request: Request, wire: Wire, log: AdaptationLog) -> ToolOffer:
 
 def stands_alone(tools: _Tools, wire: Wire) -> bool:
     """Tell whether what is offered on `wire` depends on nothing in the conversation."""
-    kept, _ = _settled.get(tools, wire, make=lambda: _cross_alone(tools, wire)) if tools else ((), ())
+    kept, _ = _settled.of(tools, wire) if tools else ((), ())
     return bool(kept) or (kept is not None and wire not in _NEEDS_TOOLS_FOR_HISTORY)
 
 
@@ -76,7 +75,7 @@ def _crossed(request: Request, wire: Wire, log: AdaptationLog) -> _Tools:
     tools = request.tools
     if not tools:
         return ()
-    kept, notes = _settled.get(tools, wire, make=lambda: _cross_alone(tools, wire))
+    kept, notes = _settled.of(tools, wire)
     if kept is None:
         return _cross(request, wire, log)
     log.extend(notes)
@@ -91,6 +90,9 @@ def _cross_alone(tools: _Tools, wire: Wire) -> tuple[_Tools | None, tuple[Adapta
             return None, ()
     log = AdaptationLog()
     return _cross(Request(model="", messages=(), tools=tools), wire, log), log.entries
+
+
+_settled = Remembered(_cross_alone)
 
 
 def _cross(request: Request, wire: Wire, log: AdaptationLog) -> _Tools:

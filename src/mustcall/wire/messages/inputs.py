@@ -4,8 +4,6 @@ The wire has no place for text that is not a JSON object. Nothing is guessed: th
 only where the tool's schema requires nothing (rules 107 and 131); every other text that is no object has no input.
 """
 
-from collections.abc import Mapping
-
 import msgspec
 
 from mustcall.core.memo import Remembered
@@ -27,9 +25,6 @@ def parse_object(text: str) -> JsonObject | None:
         return None
 
 
-_named: Remembered[Mapping[str, Tool]] = Remembered()
-
-
 def _by_name(tools: tuple[Tool | ProviderTool, ...]) -> dict[str, Tool]:
     named: dict[str, Tool] = {}
     for tool in tools:
@@ -39,13 +34,16 @@ def _by_name(tools: tuple[Tool | ProviderTool, ...]) -> dict[str, Tool]:
     return named
 
 
+_named = Remembered(_by_name)
+
+
 class Schemas:
     """The tools on offer by name: what a call may leave out."""
 
     __slots__ = ("_tools",)
 
     def __init__(self, tools: tuple[Tool | ProviderTool, ...]) -> None:
-        self._tools = _named.get(tools, make=lambda: _by_name(tools))
+        self._tools = _named.of(tools)
 
     def requires_nothing(self, name: str) -> bool:
         """Tell whether `{}` is a legal input of the tool; of a tool not on offer that is not known."""
