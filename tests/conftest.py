@@ -22,6 +22,7 @@ from hypothesis import settings
 from support import misses
 from support.examples import PROFILE, PROFILES, scaled
 from support.ordering import shuffled
+from support.reporting import tell_less
 from support.thinning import thinned
 
 # Collecting makes thousands of objects that live to the end of the run; `pytest_collection_finish` goes on.
@@ -49,6 +50,11 @@ _THINNED = frozenset({"adapters", "engine", "evals", "gateway", "probe", "rules"
 for _name, _profile in PROFILES.items():
     settings.register_profile(_name, _profile)
 settings.load_profile(PROFILE)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Let a worker send only what is printed."""
+    tell_less(session.config)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -106,11 +112,28 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     return result
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Leave what the tests of a folder keep for good out of garbage collection: modules, tables, what is remembered.
+
+    Each full collection would walk through all of it again.
+    """
+    if nextitem is not None and _folder(nextitem) != _folder(item):
+        gc.collect()
+        gc.freeze()
+
+
 def pytest_collection_finish() -> None:
-    """Leave what collecting made out of garbage collection: thousands of tests live to the end of the run."""
-    gc.collect()
+    """Leave what collecting made out of garbage collection: thousands of tests live to the end of the run.
+
+    Its garbage stays, too: that is little, and finding it takes half a second.
+    """
     gc.freeze()
     gc.enable()
+    grammars = sys.modules.get("mustcall.dialects.scanning.grammar")
+    if grammars is not None:
+        # A gateway has few sets of dialects. Tests have one for each dialect, and compiled all of them file by file.
+        vars(grammars)["_MOST_COMPILED"] = 1024
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,13 +4,14 @@ import pytest
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
+from mustcall.evals.report.statistics import wilson
 from mustcall.probe import CellVerdict, Level
 from mustcall.probe.results import guarantees
 from mustcall.probe.verdicts import THRESHOLD
 from mustcall.testing.probed import LIES, Lie, LyingServer, LyingUpstream, find_lie
 from mustcall.upstream.schemes import SchemeTransport
 from support.compared import keep_own_count
-from support.probing import broken_in, measure
+from support.probing import broken_in, measure, plan_for
 
 #: The only cell that an honest server leaves open: it has no rate limit that could tell a wait.
 _OPEN = {"retry_after"}
@@ -26,15 +27,24 @@ async def test_an_honest_server_has_no_broken_cell(wire: Wire) -> None:
     assert result.spent.requests == len(server.requests) <= result.announced_requests
 
 
-@pytest.mark.parametrize("wire", list(Wire))
-async def test_a_deep_probe_of_an_honest_server_is_a_statement(wire: Wire) -> None:
+async def test_a_deep_probe_of_an_honest_server_is_a_statement() -> None:
     """73 tries of each required cell that can be tried as often put its interval above 95 %; nothing is left open."""
     server = LyingServer()
-    result = await measure(server, wire, level=Level.DEEP)
+    result = await measure(server, Wire.CHAT, level=Level.DEEP)
     assert broken_in(result) == {}
     assert {cell.id for cell in result.cells if cell.verdict is CellVerdict.UNMEASURED} == _OPEN
     assert {cell.id for cell in result.cells if cell.required and cell.low < THRESHOLD} == {"context"}
     assert result.spent.requests == len(server.requests) <= result.announced_requests
+
+
+@pytest.mark.parametrize("wire", list(Wire))
+def test_a_deep_probe_tries_as_often_on_every_wire(wire: Wire) -> None:
+    """The cells are those of a usual probe and 73 tries hold them alike, so that the statement is as strong."""
+    deep, usual = plan_for(wire, Level.DEEP), plan_for(wire)
+    assert {cell.id for cell in deep.cells} >= {cell.id for cell in usual.cells}
+    few = {cell.id for cell in deep.cells if cell.required and cell.script is not None and cell.tries.deep < 73}
+    assert few == {"context"}
+    assert wilson(73, 73)[0] >= THRESHOLD > wilson(72, 72)[0]
 
 
 def test_there_are_enough_lies_and_each_has_a_name() -> None:

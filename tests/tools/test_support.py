@@ -18,6 +18,7 @@ from support import misses, served
 from support.answered import Answered, kept_answers
 from support.examples import PROFILES, scaled
 from support.ordering import shuffled
+from support.reporting import is_told
 from support.served import KeptServer, ServedAnswer
 from support.splits import some_places, splits, text_splits
 from support.thinning import cover, thinned
@@ -254,3 +255,24 @@ def test_nothing_is_timed(profile: str) -> None:
     """A busy machine fails no property test: neither an example nor drawing it has a limit."""
     assert PROFILES[profile].deadline is None
     assert HealthCheck.too_slow in PROFILES[profile].suppress_health_check
+
+
+@pytest.mark.parametrize(
+    ("name", "when", "outcome", "told"),
+    [
+        ("logstart", "", "", False),
+        ("logfinish", "", "", True),
+        ("testreport", "setup", "passed", False),
+        ("testreport", "setup", "skipped", True),
+        ("testreport", "setup", "failed", True),
+        ("testreport", "call", "passed", True),
+        ("testreport", "call", "failed", True),
+        ("testreport", "teardown", "passed", False),
+        ("testreport", "teardown", "failed", True),
+        ("runtest_protocol_complete", "", "", True),
+        ("workerfinished", "", "", True),
+    ],
+)
+def test_a_worker_tells_how_tests_came_out(name: str, when: str, outcome: str, told: bool) -> None:
+    """Whatever did not pass is told, whichever step it was, and what the scheduling of the tests needs."""
+    assert is_told(name, {"data": {"when": when, "outcome": outcome}} if when else {"nodeid": "a::b"}) is told
