@@ -3,7 +3,8 @@
 Property tests run under one of two profiles: `ci` draws the same few examples every time, `deep` draws many and others
 each time (`MUSTCALL_TEST_PROFILE=deep`, part of `make soak`). A test that names its own number of examples gets a share
 of it under `ci` and a multiple under `deep`. Large grids of parameters are thinned under `ci`, to combinations in which
-every pair of values meets; `deep` runs all of them.
+every pair of values meets; `deep` runs all of them. Workers of pytest-xdist run the cases of a test of pure code
+together.
 
 `MUSTCALL_TEST_ORDER=7` runs the tests in another order, which this seed chooses.
 """
@@ -21,6 +22,7 @@ from hypothesis import settings
 
 from support import misses
 from support.examples import PROFILE, PROFILES, scaled
+from support.folding import folded
 from support.ordering import shuffled
 from support.reporting import tell_less
 from support.thinning import thinned
@@ -47,6 +49,9 @@ _COMPARING = frozenset(
 #: first one. The tests of pure code keep their whole grids.
 _THINNED = frozenset({"adapters", "engine", "evals", "gateway", "probe", "rules", "telemetry", "testing", "upstream"})
 
+#: The folders of pure code, whose tests take no time to speak of: many cases of one function are run as one test.
+_PURE = frozenset({"core", "dialects", "policy", "profiles", "wire"})
+
 for _name, _profile in PROFILES.items():
     settings.register_profile(_name, _profile)
 settings.load_profile(PROFILE)
@@ -72,6 +77,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seed = os.environ.get("MUSTCALL_TEST_ORDER", "")
     if seed:
         items[:] = shuffled(items, seed)
+    elif hasattr(config, "workerinput") and not config.option.keyword and "::" not in "".join(config.args):
+        items[:] = folded(items, lambda item: _folder(item) in _PURE)
 
 
 def _folder(item: pytest.Item) -> str:

@@ -17,6 +17,7 @@ from mustcall.upstream.embedded import engine
 from support import misses, served
 from support.answered import Answered, kept_answers
 from support.examples import PROFILES, scaled
+from support.folding import Folded, folded
 from support.ordering import shuffled
 from support.reporting import is_told
 from support.served import KeptServer, ServedAnswer
@@ -173,9 +174,10 @@ THINNED = """
 """
 
 
-def test_only_whole_products_of_three_are_thinned(tmp_path: Path) -> None:
-    """Tables and grids of two parameters stay whole; a list of pairs that is a product counts as two parameters."""
-    (tmp_path / "test_it.py").write_text(dedent(THINNED), encoding="utf-8")
+def collected(folder: Path, written: str) -> list[pytest.Item]:
+    """Return the tests of a file."""
+    name = f"test_{folder.name}.py"  # of its own: the module stays loaded
+    (folder / name).write_text(dedent(written), encoding="utf-8")
     seen: list[pytest.Item] = []
 
     class Seeing:
@@ -183,7 +185,13 @@ def test_only_whole_products_of_three_are_thinned(tmp_path: Path) -> None:
             seen.extend(session.items)
 
     plain = ["-c", os.devnull, "-p", "no:cacheprovider", "-p", "no:asyncio"]
-    pytest.main(["--collect-only", "-qq", *plain, str(tmp_path)], [Seeing()])
+    pytest.main(["--collect-only", "-qq", *plain, str(folder)], [Seeing()])
+    return seen
+
+
+def test_only_whole_products_of_three_are_thinned(tmp_path: Path) -> None:
+    """Tables and grids of two parameters stay whole; a list of pairs that is a product counts as two parameters."""
+    seen = collected(tmp_path, THINNED)
     left = thinned(seen)
     count = Counter(item.nodeid.split("::")[1].split("[")[0] for item in seen if item not in left)
     assert len(seen) == 18 + 9 + 5 + 12
@@ -276,3 +284,68 @@ def test_nothing_is_timed(profile: str) -> None:
 def test_a_worker_tells_how_tests_came_out(name: str, when: str, outcome: str, told: bool) -> None:
     """Whatever did not pass is told, whichever step it was, and what the scheduling of the tests needs."""
     assert is_told(name, {"data": {"when": when, "outcome": outcome}} if when else {"nodeid": "a::b"}) is told
+
+
+FOLDED = """
+    import pytest
+    from hypothesis import given, strategies as st
+
+    @pytest.fixture
+    def made(request): return request.param
+
+    @pytest.mark.parametrize("value", range(70))
+    def test_many(value): assert value not in (3, 5, 40)
+
+    @pytest.mark.parametrize("value", [1])
+    def test_one(value): ...
+
+    @pytest.mark.parametrize("value", [1, 2])
+    def test_with_a_fixture(value, tmp_path): ...
+
+    @pytest.mark.parametrize("made", [1, 2], indirect=True)
+    def test_for_a_fixture(made): ...
+
+    @pytest.mark.filterwarnings("ignore")
+    @pytest.mark.parametrize("value", [1, 2])
+    def test_marked(value): ...
+
+    @pytest.mark.parametrize("value", [1, pytest.param(2, marks=pytest.mark.skip)])
+    def test_a_marked_case(value): ...
+
+    @pytest.mark.parametrize("value", [1, 2])
+    async def test_waits(value): ...
+
+    @pytest.mark.parametrize("value", [1, 2])
+    @given(st.none())
+    def test_property(value, _): ...
+
+    @pytest.mark.parametrize("value", [1, 2])
+    def test_skips(value): pytest.skip("not here") if value == 2 else None
+"""
+
+
+def test_the_cases_of_a_plain_function_are_one_test(tmp_path: Path) -> None:
+    """All cases are run and each failed one is named; what has fixtures or marks of its own stays as it is."""
+    seen = collected(tmp_path, FOLDED)
+    assert folded(seen, lambda _: False) == seen
+    found = folded(seen, lambda _: True)
+    together = [item for item in found if isinstance(item, Folded)]
+    assert [item for one in found for item in (one.cases if isinstance(one, Folded) else [one])] == seen
+    assert [(one.cases[0].originalname, len(one.cases)) for one in together] == [
+        ("test_many", 32),
+        ("test_many", 32),
+        ("test_many", 6),
+        ("test_skips", 2),
+    ]
+    with pytest.raises(BaseExceptionGroup, match="2 of 32 cases failed") as several:
+        together[0].runtest()
+    assert [error.__notes__ for error in several.value.exceptions] == [
+        [seen[3].nodeid],
+        [seen[5].nodeid],
+    ]
+    with pytest.raises(AssertionError) as alone:
+        together[1].runtest()
+    assert alone.value.__notes__ == [seen[40].nodeid]
+    together[2].runtest()
+    with pytest.raises(pytest.skip.Exception, match=r"test_skips\[2\]: not here"):
+        together[3].runtest()
