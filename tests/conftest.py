@@ -3,8 +3,7 @@
 Property tests run under one of two profiles: `ci` draws the same few examples every time, `deep` draws many and others
 each time (`MUSTCALL_TEST_PROFILE=deep`, part of `make soak`). A test that names its own number of examples gets a share
 of it under `ci` and a multiple under `deep`. Large grids of parameters are thinned under `ci`, to combinations in which
-every pair of values meets; `deep` runs all of them. Workers of pytest-xdist run the cases of a test of pure code
-together.
+every pair of values meets; `deep` runs all of them. Workers of pytest-xdist run the cases of a plain test together.
 
 `MUSTCALL_TEST_ORDER=7` runs the tests in another order, which this seed chooses.
 """
@@ -14,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from hypothesis import settings
 
 from support import misses
 from support.examples import PROFILE, PROFILES, scaled
-from support.folding import folded
+from support.folding import Folded, folded
 from support.ordering import shuffled
 from support.reporting import tell_less
 from support.thinning import thinned
@@ -48,9 +48,6 @@ _COMPARING = frozenset(
 #: The folders whose tests take a turn through sockets, clients or an engine: a combination more costs as much as the
 #: first one. The tests of pure code keep their whole grids.
 _THINNED = frozenset({"adapters", "engine", "evals", "gateway", "probe", "rules", "telemetry", "testing", "upstream"})
-
-#: The folders of pure code, whose tests take no time to speak of: many cases of one function are run as one test.
-_PURE = frozenset({"core", "dialects", "policy", "profiles", "wire"})
 
 for _name, _profile in PROFILES.items():
     settings.register_profile(_name, _profile)
@@ -78,7 +75,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if seed:
         items[:] = shuffled(items, seed)
     elif hasattr(config, "workerinput") and not config.option.keyword and "::" not in "".join(config.args):
-        items[:] = folded(items, lambda item: _folder(item) in _PURE)
+        items[:] = folded(items, _comparing)
 
 
 def _folder(item: pytest.Item) -> str:
@@ -105,18 +102,26 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Fail a test that made several upstream calls and did not compare the body of each (rule 118).
+    """Fail a test that made several upstream calls and did not compare the body of each (rule 118)."""
+    if isinstance(item, Folded):  # it looks after each of its cases
+        return (yield)
+    with _comparing(item):
+        return (yield)
+
+
+@contextmanager
+def _comparing(item: pytest.Item) -> Generator[None]:
+    """Fail where several upstream calls are made meanwhile and the body of each is not compared.
 
     In the folders of `_COMPARING` that holds for every upstream, elsewhere for those of the shared stages.
     """
     compared = sys.modules.get("support.compared")
     if compared is not None:
         compared.forget()
-    result = yield
+    yield
     compared = sys.modules.get("support.compared")
     if compared is not None:
         compared.check_compared(every=_compares(item))
-    return result
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,4 +1,4 @@
-"""The cases of a test of pure code, run as one test: what pytest does around a test takes longer than most of them.
+"""The cases of a test, run as one test: what pytest does around a test takes longer than most of them.
 
 Every case runs and the failed ones are named by their ids. Only workers of pytest-xdist fold, which run the whole
 suite: whoever names a test or a case, or runs a file alone, gets the cases as they are written. A case with fixtures or
@@ -7,6 +7,7 @@ marks of its own, a coroutine and a property stay tests by themselves.
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from itertools import groupby
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 
 __all__ = ["Folded", "folded", "run_cases"]
 
+#: What is done before and after each case.
+Around = Callable[[pytest.Item], AbstractContextManager[None]]
 #: So many cases are one test at most: the last tests of a run should be short.
 _MOST = 32
 
@@ -21,26 +24,28 @@ _MOST = 32
 class Folded(pytest.Item):
     """Some cases of one function."""
 
-    def __init__(self, *, cases: Sequence[pytest.Function], **rest: Any) -> None:
+    def __init__(self, *, cases: Sequence[pytest.Function], around: Around, **rest: Any) -> None:
         super().__init__(**rest)  # pyright: ignore[reportUnknownMemberType]
         self.cases = cases
+        self._around = around
 
     def runtest(self) -> None:
         """Run every case; fail with what each failed case raised."""
-        run_cases(self.cases)
+        run_cases(self.cases, self._around)
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
         """Tell where the function stands."""
         return self.cases[0].reportinfo()
 
 
-def run_cases(cases: Sequence[pytest.Function]) -> None:
+def run_cases(cases: Sequence[pytest.Function], around: Around) -> None:
     """Run every case. Raise what the only failed one raised, or a group of what several did, each with its id."""
     raised: list[BaseException] = []
     skipped: list[str] = []
     for case in cases:
         try:
-            case.obj(**_values(case))
+            with around(case):
+                case.obj(**_values(case))
         except pytest.skip.Exception as skip:
             skipped.append(f"{case.name}: {skip}")
         except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  whatever it is, the other cases run as well
@@ -54,23 +59,23 @@ def run_cases(cases: Sequence[pytest.Function]) -> None:
         pytest.skip("; ".join(skipped))
 
 
-def folded(items: Sequence[pytest.Item], pure: Callable[[pytest.Item], bool]) -> list[pytest.Item]:
-    """Return the tests, neighbouring cases of the same plain function as one test where they are pure."""
+def folded(items: Sequence[pytest.Item], around: Around) -> list[pytest.Item]:
+    """Return the tests, neighbouring cases of the same plain function as one test."""
     found: list[pytest.Item] = []
-    for function, group in groupby(items, lambda item: _function(item) if pure(item) else None):
+    for function, group in groupby(items, _function):
         same = list(group)
         if function is None or len(same) < 2:
             found += same
         else:
-            found += [_fold(same[start : start + _MOST]) for start in range(0, len(same), _MOST)]
+            found += [_fold(same[start : start + _MOST], around) for start in range(0, len(same), _MOST)]
     return found
 
 
-def _fold(items: Sequence[pytest.Item]) -> pytest.Item:
+def _fold(items: Sequence[pytest.Item], around: Around) -> pytest.Item:
     cases = [item for item in items if isinstance(item, pytest.Function)]
     parent: Any = cases[0].parent
     name = f"{cases[0].originalname}[{len(cases)} from {_spec(cases[0]).id}]"
-    return Folded.from_parent(parent, name=name, cases=cases)  # pyright: ignore[reportUnknownMemberType]
+    return Folded.from_parent(parent, name=name, cases=cases, around=around)  # pyright: ignore[reportUnknownMemberType]
 
 
 def _spec(item: pytest.Item) -> Any:

@@ -1,8 +1,11 @@
-"""Ports where nobody listens, and where nobody begins to."""
+"""Ports where nobody listens and nobody begins to, and who listens at a port."""
 
 import atexit
 import socket
 from functools import cache
+from pathlib import Path
+
+_LISTEN = "0A"
 
 
 @cache
@@ -17,3 +20,15 @@ def closed_port(_number: int = 0) -> int:
     bound.bind(("127.0.0.1", 0))
     port: int = bound.getsockname()[1]
     return port
+
+
+def listeners(url: str) -> set[str]:
+    """The sockets that listen at the port of a URL, by their numbers; none where the system does not tell.
+
+    A port that was given back may at once be that of another test: whether it is refused says nothing. The number of a
+    socket is not given again.
+    """
+    port, table = int(url.rpartition(":")[2]), Path("/proc/net/tcp")
+    lines = table.read_text(encoding="ascii").splitlines()[1:] if table.exists() else []
+    sockets = (line.split() for line in lines)
+    return {one[9] for one in sockets if one[3] == _LISTEN and int(one[1].rpartition(":")[2], 16) == port}

@@ -3,7 +3,8 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from itertools import accumulate, combinations, pairwise, product
 from pathlib import Path
 from textwrap import dedent
@@ -327,8 +328,14 @@ FOLDED = """
 def test_the_cases_of_a_plain_function_are_one_test(tmp_path: Path) -> None:
     """All cases are run and each failed one is named; what has fixtures or marks of its own stays as it is."""
     seen = collected(tmp_path, FOLDED)
-    assert folded(seen, lambda _: False) == seen
-    found = folded(seen, lambda _: True)
+    around: list[str] = []
+
+    @contextmanager
+    def noted(item: pytest.Item) -> Generator[None]:
+        around.append(item.name)
+        yield
+
+    found = folded(seen, noted)
     together = [item for item in found if isinstance(item, Folded)]
     assert [item for one in found for item in (one.cases if isinstance(one, Folded) else [one])] == seen
     assert [(one.cases[0].originalname, len(one.cases)) for one in together] == [
@@ -346,6 +353,8 @@ def test_the_cases_of_a_plain_function_are_one_test(tmp_path: Path) -> None:
     with pytest.raises(AssertionError) as alone:
         together[1].runtest()
     assert alone.value.__notes__ == [seen[40].nodeid]
+    around.clear()
     together[2].runtest()
+    assert around == [f"test_many[{number}]" for number in range(64, 70)]
     with pytest.raises(pytest.skip.Exception, match=r"test_skips\[2\]: not here"):
         together[3].runtest()
