@@ -1,7 +1,9 @@
 """Ports where nobody listens and nobody begins to, and who listens at a port."""
 
 import atexit
+import os
 import socket
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +22,16 @@ def closed_port(_number: int = 0) -> int:
     bound.bind(("127.0.0.1", 0))
     port: int = bound.getsockname()[1]
     return port
+
+
+def quiet_port() -> int:
+    """A free port that is not among those given to whoever asks for any: it is still free a moment later."""
+    first = 20_000 + os.getpid() % 10_000  # several runs on one machine begin at different ones
+    for port in range(first, 32_000):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError(f"no port from {first} to 32,000 is free")
 
 
 def listeners(url: str) -> set[str]:
