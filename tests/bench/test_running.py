@@ -1,7 +1,6 @@
 """The benchmark itself, with next to nothing to do: every process, every section, every kind of contender."""
 
 import os
-import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
@@ -23,7 +22,7 @@ from mustcall.bench.workloads import WORKLOADS, BenchPlan
 from mustcall.core.errors import ConfigError
 from mustcall.testing import RunningGateway
 from support.benching import knows_every_flag, knows_no_flag
-from support.ports import closed_port
+from support.ports import closed_port, quiet_port
 
 LOOPBACK = "127.0.0.1"
 
@@ -34,8 +33,7 @@ def silent(_line: str) -> None:
 
 def test_a_whole_run() -> None:
     """Direct, floor, gateway, translation, a variant and a peer all answer rightly, and every section has figures."""
-    with socket.create_server((LOOPBACK, 0)) as probe:
-        port = probe.getsockname()[1]
+    port = quiet_port()
     with RunningGateway(f"chat=http://{LOOPBACK}:{port}/v1") as peer:
         run = run_bench(
             BenchOptions(

@@ -1,7 +1,6 @@
 """`mustcall doctor`: each thing with a tick or its fix, exit code 1 for what stops serving, and no secret anywhere."""
 
 import json
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ from mustcall.upstream.embedded.catalogue import FALLBACK, find_weights
 from mustcall.upstream.embedded.store import WeightStore
 from mustcall.upstream.providers import PROVIDERS
 from support.loopback import PROXY_VARIABLES
-from support.ports import closed_port
+from support.ports import closed_port, quiet_port
 
 #: Longer than any machine needs.
 LONG = ("--timeout", "60")
@@ -52,18 +51,11 @@ def doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Doctor:
     return call
 
 
-def free_port() -> int:
-    """A port that may be listened on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def test_all_is_well(doctor: Doctor) -> None:
     """An upstream that answers, a free port, a place for the ledger: exit code 0 and a tick for each."""
     with ScriptedUpstream(models=["a", "b"]) as upstream:
         flag = f"up:chat={upstream.base_url}#b"
-        told = doctor("--upstream", flag, "--port", str(free_port()), "--ledger", "here.db")
+        told = doctor("--upstream", flag, "--port", str(quiet_port()), "--ledger", "here.db")
         assert told.code == 0
         states = {name: check["state"] for name, check in told.checks.items()}
         assert states.pop("model files") == "note"

@@ -1,5 +1,6 @@
 """systemd's notification protocol, read by a manager made for the test."""
 
+import os
 import socket
 import tempfile
 from collections.abc import Generator
@@ -58,7 +59,8 @@ def test_no_manager_is_no_fault(address: str, manager: socket.socket) -> None:
 def test_abstract_names() -> None:
     """An address that begins with @ is one of Linux's names that are no files."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
-        listening.bind("\0mustcall-test-notify")
+        name = f"mustcall-test-notify-{os.getpid()}"  # such names are the machine's, and another run may be under way
+        listening.bind(f"\0{name}")
         listening.settimeout(20)
-        notify.notify("READY=1", environment={"NOTIFY_SOCKET": "@mustcall-test-notify"})
+        notify.notify("READY=1", environment={"NOTIFY_SOCKET": f"@{name}"})
         assert listening.recv(100) == b"READY=1"

@@ -15,6 +15,7 @@ from mustcall.testing import Answer, Call, Cut, Fail, Raw, Recorded, Say, Script
 from mustcall.testing.probed import LyingServer, find_lie
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.http import HttpTransport
+from support.probing import plan_for
 
 SAID = Turn(Say("Here is a sentence."))
 
@@ -288,7 +289,7 @@ async def _stopped_after(most: int, before: ProbeResult | None, server: LyingSer
     """Measure the default set until so many cells changed; return what is known then."""
     endpoint = Endpoint(name="up", wire=Wire.CHAT, base_url="http://probed.invalid/v1", api_key="key")
     subject = Subject(endpoint=endpoint, model="m", transport=server, clock=PausedClock())
-    prober = Prober(subject, plan_probe(cells_for(Wire.CHAT, Level.DEFAULT), Wire.CHAT, Level.DEFAULT, None), before)
+    prober = Prober(subject, plan_for(Wire.CHAT), before)
     changes = 0
     async with contextlib.aclosing(prober.run()) as run:
         async for _ in run:

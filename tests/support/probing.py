@@ -1,17 +1,18 @@
 """A probe in one process, for tests: against a transport or an address, without waiting."""
 
 from collections.abc import Iterable
+from functools import cache
 
 import msgspec
 
 from mustcall.core.origin import Wire
-from mustcall.probe import Cell, CellVerdict, Level, Prober, ProbeResult, Subject, cells_for, plan_probe
+from mustcall.probe import Cell, CellVerdict, Level, ProbePlan, Prober, ProbeResult, Subject, cells_for, plan_probe
 from mustcall.probe.values import CellTries
 from mustcall.testing import FakeClock
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.seam import Transport
 
-__all__ = ["broken_in", "measure"]
+__all__ = ["broken_in", "measure", "plan_for"]
 
 #: Verdicts that say nothing against a server.
 _FINE = (CellVerdict.HELD, CellVerdict.UNMEASURED)
@@ -31,20 +32,27 @@ async def measure(
 
     `tries`: no cell is tried more often. A server that always answers alike is known after a few.
     """
-    cells: tuple[Cell, ...] = cells_for(wire, level)
-    if tries is not None:
-        cells = tuple(_tried(cell, tries) for cell in cells)
-    wanted = set(only)
-    if wanted:
-        cells = tuple(cell for cell in cells if cell.guarantee in wanted)
     endpoint = Endpoint(name="probed", wire=wire, base_url=base_url, api_key="key")
     subject = Subject(endpoint=endpoint, model=model, transport=transport, clock=FakeClock())
-    prober = Prober(subject, plan_probe(cells, wire, level, None))
+    prober = Prober(subject, plan_for(wire, level, frozenset(only), tries))
     async for _ in prober.run():
         pass
     result = prober.result
     assert not result.partial
     return result
+
+
+@cache  # writing the first request of each cell to weigh it takes as long as sending it
+def plan_for(
+    wire: Wire, level: Level = Level.DEFAULT, only: frozenset[str] = frozenset(), tries: int | None = None
+) -> ProbePlan:
+    """Return the plan of a probe of all cells, or of these guarantees; one plan serves any number of probes."""
+    cells: tuple[Cell, ...] = cells_for(wire, level)
+    if tries is not None:
+        cells = tuple(_tried(cell, tries) for cell in cells)
+    if only:
+        cells = tuple(cell for cell in cells if cell.guarantee in only)
+    return plan_probe(cells, wire, level, None)
 
 
 def _tried(cell: Cell, most: int) -> Cell:

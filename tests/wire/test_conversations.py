@@ -369,6 +369,13 @@ def test_bodies_that_came_once_do_not_push_out_conversations() -> None:
     assert _kept(conversations, "b", _talk(999)), "the latest of them is there as well"
 
 
+@pytest.fixture(scope="module")
+def _settled() -> None:  # pyright: ignore[reportUnusedFunction]
+    """Leave all that is there out of garbage collection, once: each measurement collects, and walks the rest only."""
+    gc.collect()
+    gc.freeze()
+
+
 def _memory(body: bytes, requests: int, other: Wire | None) -> tuple[int, int]:
     """Return the bytes that conversations like this take in memory, and those that are counted."""
     conversations = Conversations(1 << 30)
@@ -425,6 +432,7 @@ _TALKS: dict[str, list[Json]] = {
 }
 
 
+@pytest.mark.usefixtures("_settled")
 @pairwise({"kind": list(_TALKS), "other": [None, Wire.MESSAGES, Wire.RESPONSES], "escaped": [False, True]})
 def test_what_is_counted_is_what_is_held(kind: str, other: Wire | None, escaped: bool) -> None:
     """Memory is bounded by what it is, whatever it was written as: one emoji makes a text four times as large."""
