@@ -11,12 +11,15 @@ from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 from mustcall.wire.chat.parts import (
+    EXTRA_CONTENT,
     SEALED_DETAIL,
     decode_assistant_parts,
     encode_call,
     encode_reasoning,
     join_reasoning,
+    reasoning_parts,
 )
+from mustcall.wire.chat.shape import InputDetails, OutputDetails, read_reply
 from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.crossing.naming import flat_name
 from mustcall.wire.crossing.sealing import seal
@@ -44,10 +47,12 @@ __all__ = [
     "label",
     "note_dropped",
     "reasoning_fields",
+    "regular_reply",
     "whole_number",
 ]
 
 _CHAT = Wire.CHAT
+_NO_INPUT, _NO_OUTPUT = InputDetails(), OutputDetails()
 
 #: What chat servers report, and what it means.
 FINISH_WORDS = {
@@ -144,6 +149,46 @@ def decode_reply(body: bytes, provenance: Provenance) -> Reply:
             usage=decode_usage(value.get("usage")),
             origin=Origin(_CHAT, raw=value),
         )
+
+
+def regular_reply(body: bytes, issuer: str = "", crosses: bool = False) -> Reply | None:
+    """Return what a reply means that needs no repair, without the form it came in; None for any other."""
+    value = read_reply(body)
+    if value is None:
+        return None
+    choice, usage = value.choices[0], value.usage
+    message, finish = choice.message, choice.finish_reason
+    parts: tuple[Part, ...] = (Text(text=message.content),) if message.content else ()
+    if message.reasoning_content or message.reasoning or message.reasoning_details:
+        field = "reasoning_content" if message.reasoning_content else "reasoning" if message.reasoning else ""
+        text = message.reasoning_content or message.reasoning or ""
+        parts = (*reasoning_parts(text, field, message.reasoning_details or [], issuer), *parts)
+    if message.refusal:
+        parts += (Refusal(text=message.refusal),)
+    for call in message.tool_calls or ():
+        function, extra = call.function, call.extra_content
+        if call.custom is not None or function is None or (extra and crosses):
+            return None  # rare enough to be read in full
+        origin = Origin(_CHAT, {EXTRA_CONTENT: extra}) if extra else None
+        parts += (ToolCall(id=call.id, name=function.name, arguments_json=function.arguments, origin=origin),)
+    counts = None
+    if usage is not None:
+        given, made = usage.prompt_tokens_details or _NO_INPUT, usage.completion_tokens_details or _NO_OUTPUT
+        counts = Usage(
+            input_tokens=usage.prompt_tokens,
+            output_tokens=usage.completion_tokens,
+            cached_tokens=given.cached_tokens,
+            cache_write_tokens=given.cache_write_tokens,
+            reasoning_tokens=made.reasoning_tokens,
+        )
+    return Reply(
+        id=value.id,
+        model=value.model,
+        parts=parts,
+        finish=derive_finish(FINISH_WORDS.get(finish or "", FinishReason.UNKNOWN), parts),
+        reported_finish=finish,
+        usage=counts,
+    )
 
 
 def reasoning_fields(part: Reasoning) -> JsonObject:

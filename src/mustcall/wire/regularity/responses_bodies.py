@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from mustcall.wire.regularity.contract import Count, Given, is_utf8, read
+from mustcall.wire.reading import Count, Given, is_utf8, read
 
 __all__ = [
     "MESSAGE",
