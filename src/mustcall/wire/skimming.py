@@ -153,7 +153,7 @@ class _Response(msgspec.Struct, gc=False):
     incomplete_details: None = None
     error: None = None
     model: str = ""
-    created_at: int = 0
+    created_at: int | float | None = None
 
 
 _response = msgspec.json.Decoder(_Response)

@@ -20,33 +20,33 @@ __all__ = ["REPAIRS", "ChatRepair", "ChunkOrder", "mended"]
 
 
 class ChatRepair(msgspec.Struct, frozen=True):
-    """One deviation: what is seen, how it is read, and where it was seen, as far as that is known."""
+    """One deviation: what is seen, how it is read, and who sends it or minds it, where that is known."""
 
     seen: str
     read: str
-    where: str = ""
+    who: str = ""
 
 
-# The order of a stream (`order`); its reading trusts no order and needs no more than the name.
-NAMED = ChatRepair("an event with a name", "by its data; `error` is an error")
-AFTER_END = ChatRepair("an event after `[DONE]` or an error", "not at all")
-NO_HEAD = ChatRepair("a chunk without id, model, time or kind", "without them", "small servers")
-NO_ROLE = ChatRepair("a choice whose first delta has no role", "as the assistant's", "openai-node refuses it")
-AFTER_FINISH = ChatRepair("text or calls after the finish reason", "as part of the reply")
-CALL_NUMBERS = ChatRepair(
-    "calls on one index or none, an id or a name in every delta, an id twice", "by `streams.calls`"
-)
-# The shape of a chunk (`mended`) or of a whole reply (`reply`, `parts`).
-MISFIT = ChatRepair("a chunk of another shape", "by the rows below")
-WHOLE_MESSAGE = ChatRepair("`message` in place of the first `delta`", "as a delta")
-CONTENT_LIST = ChatRepair("content as a list", "part by part; `thinking` is reasoning", "Mistral")
-ARGUMENTS = ChatRepair("arguments as an object, null or left out", "as JSON text, or no text")
-NO_CALL_ID = ChatRepair("a call without an id, or without a type", "under an id of ours, as a function's")
-LABELS = ChatRepair("an id or a model that is no text", "as none")
-USAGE = ChatRepair("usage that is no object, or counts that are no numbers", "as none, or 0")
-FINISH = ChatRepair("an empty finish reason", "as an unknown one")
-FUNCTION_CALL = ChatRepair("`function_call`, the form before `tool_calls`", "not at all")
-REPAIRS = tuple(value for value in list(globals().values()) if isinstance(value, ChatRepair))
+REPAIRS = {
+    # What comes out of order in a stream (`ChunkOrder`); `stream_decode` trusts no order.
+    "named": ChatRepair("an event with a name", "by its data; `error` is an error"),
+    "after end": ChatRepair("an event after `[DONE]` or an error", "not at all"),
+    "no head": ChatRepair("a chunk without id, model, time or kind", "without them", "openai-node promises them"),
+    "no role": ChatRepair("a choice that begins without a role", "as the assistant's", "openai-node refuses it"),
+    "after finish": ChatRepair("text or calls after the finish reason", "as part of the reply"),
+    "call order": ChatRepair("calls on one index, an id or a name in each delta, an id twice", "by `streams.calls`"),
+    "misfit": ChatRepair("a chunk of another shape", "by the rows below, in `mended`"),
+    # What does not fit the shape of a chunk or of a whole reply (`mended`; `reply` and `parts`).
+    "message": ChatRepair("`message` in place of the first delta", "as a delta"),
+    "content list": ChatRepair("content as a list", "part by part; `thinking` is reasoning", "Mistral"),
+    "arguments": ChatRepair("arguments as an object, or null", "as JSON text, or as no text"),
+    "no call id": ChatRepair("a call without id, index or type", "as a function's, under an id of ours"),
+    "bytes": ChatRepair("bytes that are no UTF-8 in the head of a chunk of text", "without them"),
+    "label": ChatRepair("an id or a model that is no text", "as none"),
+    "usage": ChatRepair("usage that is no object, counts that are no numbers", "as none, as 0"),
+    "finish": ChatRepair("an empty finish reason", "as an unknown one"),
+    "function call": ChatRepair("`function_call`, the form before `tool_calls`", "not at all"),
+}
 
 
 class _Progress:
@@ -61,7 +61,10 @@ class _Progress:
 
 
 class ChunkOrder:
-    """One stream: which repair its next chunk needs, after all before."""
+    """One stream: which repair its next chunk needs, after all before.
+
+    Clients join the deltas of a call by their index, so one call follows the other, and begins with all that names it.
+    """
 
     __slots__ = ("_choices", "ended", "finished")
 
@@ -72,38 +75,38 @@ class ChunkOrder:
         #: Whether `[DONE]` or an error came.
         self.ended = False
 
-    def repair(self, event: SseEvent, chunk: ChatChunk | None) -> ChatRepair | None:
-        """Take the next event, and what it is if it fits; None if a strict client reads it as it means."""
+    def repair(self, event: SseEvent, chunk: ChatChunk | None) -> str:
+        """Take the next event, and what it is if it fits; return no name if a strict client reads it as it means."""
         if self.ended or event.name:
-            return AFTER_END if self.ended else NAMED
+            return "after end" if self.ended else "named"
         if chunk is None:
             self.ended = True
-            return None if event.data == b"[DONE]" or is_failure(event.data) else MISFIT
+            return "" if event.data == b"[DONE]" or is_failure(event.data) else "misfit"
         choices = chunk.choices
         if choices and not (chunk.object and chunk.id and chunk.created is not None and chunk.model is not None):
-            return NO_HEAD
+            return "no head"
         for choice in choices:
             found = self._choice(choice)
-            if found is not None:
+            if found:
                 return found
-        return None
+        return ""
 
-    def _choice(self, choice: ChoiceDelta) -> ChatRepair | None:
+    def _choice(self, choice: ChoiceDelta) -> str:
         progress = self._choices.get(choice.index)
         delta = choice.delta
         if progress is None:
             progress = self._choices[choice.index] = _Progress()
             if delta.role != "assistant":
-                return NO_ROLE
+                return "no role"
         calls = delta.tool_calls or ()
         if progress.finished and (
             calls or delta.content or delta.refusal or delta.reasoning or delta.reasoning_content
         ):
-            return AFTER_FINISH
+            return "after finish"
         if choice.finish_reason is not None:
             progress.finished = True
             self.finished = self.finished or choice.index == 0
-        return None if all(_follows(call, progress) for call in calls) else CALL_NUMBERS
+        return "" if all(_follows(call, progress) for call in calls) else "call order"
 
 
 def _follows(call: CallDelta, progress: _Progress) -> bool:

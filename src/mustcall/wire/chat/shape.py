@@ -246,16 +246,15 @@ def read_chunk(data: bytes) -> ChatChunk | None:
 
 
 def read_text(data: bytes | memoryview) -> str | None:
-    """Return the text of a chunk of nothing but text; None for any other."""
+    """Return the text of a chunk of nothing but text, whatever the bytes of its head are; None for any other."""
     chunk = read(_text, data)
     return None if chunk is None else chunk.choices[0].delta.content
 
 
 def read_texts(run: list[bytes]) -> str | None:
     """Return what a run of such chunks says together; None if there is any other in it."""
-    data = b"[%b]" % b",".join(run)
-    chunks = read(_texts, data)
-    if chunks is None or len(chunks) != len(run) or not is_utf8(data):
+    chunks = read(_texts, b"[%b]" % b",".join(run))
+    if chunks is None or len(chunks) != len(run):
         return None  # events that are JSON only when joined are not these
     return "".join([chunk.choices[0].delta.content for chunk in chunks])
 

@@ -172,6 +172,9 @@ class ChatStreamDecoder:
                 self._chunk(chunk, data, out)
             elif data.strip() == b"[DONE]":
                 out += self._end()
+            elif self._started and not event.name and (text := read_text(data)) is not None:
+                if text:
+                    out.append(PartTextDelta(self._ensure(Text, out), text))
             else:
                 self._odd_chunk(as_object(decode_json(data)), out, is_error=event.name == "error")
         except ShapeError as error:
