@@ -16,7 +16,8 @@ import msgspec
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Part, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
-from mustcall.wire.chat.reply import regular_reply
+from mustcall.wire.chat.reply import detailed_usage, regular_reply
+from mustcall.wire.chat.shape import InputDetails, OutputDetails
 from mustcall.wire.messages.reply import finish_reason
 from mustcall.wire.reading import Count, Given, is_utf8, read
 
@@ -127,21 +128,12 @@ class _OutputCall(msgspec.Struct, gc=False, tag="function_call"):
     namespace: None = None
 
 
-class _Given(msgspec.Struct, gc=False):
-    cached_tokens: Count = 0
-    cache_write_tokens: Count = 0
-
-
-class _Made(msgspec.Struct, gc=False):
-    reasoning_tokens: Count = 0
-
-
 class _ResponsesUsage(msgspec.Struct, gc=False):
     input_tokens: Count
     output_tokens: Count
     total_tokens: Count
-    input_tokens_details: _Given | None = None
-    output_tokens_details: _Made | None = None
+    input_tokens_details: InputDetails | None = None
+    output_tokens_details: OutputDetails | None = None
 
 
 class _Response(msgspec.Struct, gc=False):
@@ -157,7 +149,6 @@ class _Response(msgspec.Struct, gc=False):
 
 
 _response = msgspec.json.Decoder(_Response)
-_NO_GIVEN, _NO_MADE = _Given(), _Made()
 
 
 def _skim_responses(body: bytes, *_: object) -> Reply | None:
@@ -179,14 +170,8 @@ def _skim_responses(body: bytes, *_: object) -> Reply | None:
     counted = value.usage
     usage = None
     if counted is not None:
-        given, made = counted.input_tokens_details or _NO_GIVEN, counted.output_tokens_details or _NO_MADE
-        usage = Usage(
-            input_tokens=counted.input_tokens,
-            output_tokens=counted.output_tokens,
-            cached_tokens=given.cached_tokens,
-            cache_write_tokens=given.cache_write_tokens,
-            reasoning_tokens=made.reasoning_tokens,
-        )
+        given, made = counted.input_tokens_details, counted.output_tokens_details
+        usage = detailed_usage(counted.input_tokens, counted.output_tokens, given, made)
     return Reply(
         id=value.id,
         model=value.model,

@@ -41,6 +41,7 @@ __all__ = [
     "decode_finish",
     "decode_reply",
     "decode_usage",
+    "detailed_usage",
     "encode_finish",
     "encode_reply",
     "encode_usage",
@@ -171,23 +172,32 @@ def regular_reply(body: bytes, issuer: str = "", crosses: bool = False) -> Reply
             return None  # rare enough to be read in full
         origin = Origin(_CHAT, {EXTRA_CONTENT: extra}) if extra else None
         parts += (ToolCall(id=call.id, name=function.name, arguments_json=function.arguments, origin=origin),)
-    counts = None
-    if usage is not None:
-        given, made = usage.prompt_tokens_details or _NO_INPUT, usage.completion_tokens_details or _NO_OUTPUT
-        counts = Usage(
-            input_tokens=usage.prompt_tokens,
-            output_tokens=usage.completion_tokens,
-            cached_tokens=given.cached_tokens,
-            cache_write_tokens=given.cache_write_tokens,
-            reasoning_tokens=made.reasoning_tokens,
-        )
     return Reply(
         id=value.id,
         model=value.model,
         parts=parts,
         finish=derive_finish(FINISH_WORDS.get(finish or "", FinishReason.UNKNOWN), parts),
         reported_finish=finish,
-        usage=counts,
+        usage=None
+        if usage is None
+        else detailed_usage(
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.prompt_tokens_details,
+            usage.completion_tokens_details,
+        ),
+    )
+
+
+def detailed_usage(read: int, written: int, given: InputDetails | None, made: OutputDetails | None) -> Usage:
+    """Return OpenAI's counts, which have the same details on both of its wires."""
+    given, made = given or _NO_INPUT, made or _NO_OUTPUT
+    return Usage(
+        input_tokens=read,
+        output_tokens=written,
+        cached_tokens=given.cached_tokens,
+        cache_write_tokens=given.cache_write_tokens,
+        reasoning_tokens=made.reasoning_tokens,
     )
 
 

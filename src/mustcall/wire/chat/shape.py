@@ -7,7 +7,7 @@ small servers leave out time, model and role, which no client minds.
 Cost: one typed decode, in C.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -124,6 +124,7 @@ class ChatReply(_Reply, gc=False, frozen=True):
     usage: _Counts | None = None
 
 
+_R = TypeVar("_R", bound=_Reply)
 #: Tells whether a body is a reply at all, regular or not.
 chat_outline = msgspec.json.Decoder(_Outline)
 _regular = msgspec.json.Decoder(_Reply)
@@ -132,23 +133,22 @@ _reply = msgspec.json.Decoder(ChatReply)
 
 def is_regular(body: bytes) -> bool:
     """Tell whether a whole reply is written as the wire says."""
-    reply = read(_regular, body)
-    return reply is not None and _is_sound(reply, body)
+    return _sound(read(_regular, body), body) is not None
 
 
 def read_reply(body: bytes) -> ChatReply | None:
     """Read a whole reply that is written as the wire says; None for any other."""
-    reply = read(_reply, body)
-    return reply if reply is not None and _is_sound(reply, body) else None
+    return _sound(read(_reply, body), body)
 
 
-def _is_sound(reply: _Reply, body: bytes) -> bool:
-    """Tell whether no id stands for two calls, and every byte is text."""
-    for choice in reply.choices:
-        calls = choice.message.tool_calls
-        if calls and len(calls) > 1 and len({call.id for call in calls}) != len(calls):
-            return False
-    return is_utf8(body)
+def _sound(reply: _R | None, body: bytes) -> _R | None:
+    """Return a reply in which no id stands for two calls, and every byte is text."""
+    if reply is not None:
+        for choice in reply.choices:
+            calls = choice.message.tool_calls
+            if calls and len(calls) > 1 and len({call.id for call in calls}) != len(calls):
+                return None
+    return reply if is_utf8(body) else None
 
 
 # --- streams --------------------------------------------------------------------------------------------------------

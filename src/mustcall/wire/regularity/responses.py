@@ -39,12 +39,6 @@ from mustcall.wire.sse import SseEvent
 __all__ = ["ResponsesRegularity"]
 
 
-# --- whole replies --------------------------------------------------------------------------------------------------
-
-
-# --- streams --------------------------------------------------------------------------------------------------------
-
-
 class _Lifecycle(msgspec.Struct, gc=False):
     type: Given
     response: ResponsesBody
