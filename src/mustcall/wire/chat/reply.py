@@ -157,35 +157,33 @@ def regular_reply(body: bytes, issuer: str = "", crosses: bool = False) -> Reply
     value = read_reply(body)
     if value is None:
         return None
-    choice, usage = value.choices[0], value.usage
+    choice, counted, usage = value.choices[0], value.usage, None
     message, finish = choice.message, choice.finish_reason
-    parts: tuple[Part, ...] = (Text(text=message.content),) if message.content else ()
+    parts: list[Part] = []
     if message.reasoning_content or message.reasoning or message.reasoning_details:
         field = "reasoning_content" if message.reasoning_content else "reasoning" if message.reasoning else ""
         text = message.reasoning_content or message.reasoning or ""
-        parts = (*reasoning_parts(text, field, message.reasoning_details or [], issuer), *parts)
+        parts += reasoning_parts(text, field, message.reasoning_details or [], issuer)
+    if message.content:
+        parts.append(Text(text=message.content))
     if message.refusal:
-        parts += (Refusal(text=message.refusal),)
+        parts.append(Refusal(text=message.refusal))
     for call in message.tool_calls or ():
         function, extra = call.function, call.extra_content
         if call.custom is not None or function is None or (extra and crosses):
             return None  # rare enough to be read in full
         origin = Origin(_CHAT, {EXTRA_CONTENT: extra}) if extra else None
-        parts += (ToolCall(id=call.id, name=function.name, arguments_json=function.arguments, origin=origin),)
+        parts.append(ToolCall(id=call.id, name=function.name, arguments_json=function.arguments, origin=origin))
+    if counted is not None:
+        given, made = counted.prompt_tokens_details, counted.completion_tokens_details
+        usage = detailed_usage(counted.prompt_tokens, counted.completion_tokens, given, made)
     return Reply(
         id=value.id,
         model=value.model,
-        parts=parts,
+        parts=tuple(parts),
         finish=derive_finish(FINISH_WORDS.get(finish or "", FinishReason.UNKNOWN), parts),
         reported_finish=finish,
-        usage=None
-        if usage is None
-        else detailed_usage(
-            usage.prompt_tokens,
-            usage.completion_tokens,
-            usage.prompt_tokens_details,
-            usage.completion_tokens_details,
-        ),
+        usage=usage,
     )
 
 
