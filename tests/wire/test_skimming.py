@@ -28,9 +28,11 @@ values = st.recursive(
 counts = st.integers(0, 10**9)
 
 
-def chat_body(text: str | None, calls: list[tuple[str, str]], finish: str | None, numbers: list[int]) -> dict[str, Any]:
-    """A completion as OpenAI writes it."""
-    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
+def chat_body(
+    text: str | None, thinking: dict[str, Any], calls: list[tuple[str, str]], finish: str | None, numbers: list[int]
+) -> dict[str, Any]:
+    """A completion as OpenAI writes it, with thinking as other servers do."""
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None, "annotations": [], **thinking}
     if calls:
         message["tool_calls"] = [
             {"id": f"call_{at}", "type": "function", "function": {"name": name, "arguments": arguments}}
@@ -86,6 +88,8 @@ bodies = st.one_of(
         st.builds(
             chat_body,
             st.none() | texts,
+            st.dictionaries(st.sampled_from(["reasoning_content", "reasoning", "refusal"]), st.none() | texts)
+            | st.builds(lambda: {"reasoning": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm"}]}),
             st.lists(st.tuples(texts.filter(bool), texts), max_size=3),
             st.sampled_from(["stop", "tool_calls", "length", None, "new"]),
             st.lists(counts, min_size=3, max_size=3),
@@ -126,11 +130,9 @@ def test_a_skimmed_reply_is_the_reply(case: tuple[Wire, dict[str, Any]]) -> None
 
 @given(case=bodies, data=st.data())
 def test_whatever_is_bent(case: tuple[Wire, dict[str, Any]], data: st.DataObject) -> None:
-    """A bent reply is skimmed as the codec reads it or not at all; nothing is raised."""
+    """A reply with a value bent or left out is skimmed as the codec reads it or not at all; nothing is raised."""
     wire, value = case
-    paths = list(_paths(value))
-    place = data.draw(st.sampled_from(paths))
-    _put(value, place, data.draw(values))
+    _bend(value, data)
     body = json.dumps(value).encode()
     skimmed = skim(wire, body)
     if skimmed is not None:
@@ -144,7 +146,7 @@ def test_told_on_another_wire(case: tuple[Wire, dict[str, Any]], caller: Wire, d
     wire, value = case
     assume(caller is not wire)
     if data.draw(st.booleans()):
-        _put(value, data.draw(st.sampled_from(list(_paths(value)))), data.draw(values))
+        _bend(value, data)
     body = json.dumps(value).encode()
     skimmed = skim(wire, body)
     assume(skimmed is not None)
@@ -181,7 +183,12 @@ def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from _paths(inner, (*path, key))
 
 
-def _put(value: Any, path: tuple[Any, ...], new: Any) -> None:
-    for key in path[:-1]:
+def _bend(value: Any, data: st.DataObject) -> None:
+    """Put another value anywhere, or leave a key out."""
+    *path, last = data.draw(st.sampled_from(list(_paths(value))))
+    for key in path:
         value = value[key]
-    value[path[-1]] = new
+    if data.draw(st.booleans()):
+        value[last] = data.draw(values)
+    else:
+        del value[last]

@@ -26,7 +26,7 @@ from mustcall.core.request import Request
 from mustcall.core.streams.events import Event, PartTextDelta
 from mustcall.wire.sse import SseEvent
 
-__all__ = ["Codec", "Peek", "Provenance", "ReplyStamp", "StreamDecoder", "StreamEncoder", "Target"]
+__all__ = ["Codec", "Peek", "Provenance", "ReplyStamp", "StreamDecoder", "StreamEncoder", "StreamRegularity", "Target"]
 
 
 class Peek(msgspec.Struct, frozen=True):
@@ -101,6 +101,32 @@ class StreamDecoder(Protocol):
 
     def close(self) -> list[Event]:
         """Take the end of the bytes: `Ended` if the reply was complete, `Failed` if it was cut."""
+        ...
+
+
+class StreamRegularity(Protocol):
+    """One stream on one wire."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The ids of the items announced so far, where the wire has them; another writer goes on with the same."""
+        ...
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that was announced is told, so that another writer could go on from here."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether the stream came to the end its wire prescribes."""
+        ...
+
+    def takes(self, block: bytes, events: list[SseEvent]) -> bool:
+        """Tell whether a strict client reads these bytes, after all before, as their events mean; never raises.
+
+        After a no, nothing more is asked. Deltas of nothing but text, in a part that is open, need not be shown.
+        """
         ...
 
 

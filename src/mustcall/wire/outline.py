@@ -10,12 +10,10 @@ import msgspec
 
 from mustcall.core.errors import InvalidRequest, UpstreamGarbage
 from mustcall.core.origin import Wire
+from mustcall.wire.chat.shape import chat_outline
+from mustcall.wire.reading import read
 
 __all__ = ["is_error_body", "is_error_of", "is_reply", "not_a_reply", "rename_model"]
-
-
-class _Chat(msgspec.Struct):
-    choices: list[msgspec.Raw]
 
 
 class _Responses(msgspec.Struct):
@@ -55,7 +53,7 @@ _ERRORS: dict[Wire, msgspec.json.Decoder[Any]] = {
 
 
 _OUTLINES: dict[Wire, msgspec.json.Decoder[Any]] = {
-    Wire.CHAT: msgspec.json.Decoder(_Chat),
+    Wire.CHAT: chat_outline,
     Wire.RESPONSES: msgspec.json.Decoder(_Responses),
     Wire.MESSAGES: msgspec.json.Decoder(_Messages),
 }
@@ -65,15 +63,7 @@ _top_level = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 def is_reply(wire: Wire, body: bytes) -> bool:
     """Tell whether a body is a reply of this wire."""
-    return _fits(_OUTLINES[wire], body)
-
-
-def _fits(decoder: msgspec.json.Decoder[Any], body: bytes) -> bool:
-    try:
-        decoder.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return False
-    return True
+    return read(_OUTLINES[wire], body) is not None
 
 
 def not_a_reply(wire: Wire, body: bytes) -> UpstreamGarbage:
@@ -84,12 +74,12 @@ def not_a_reply(wire: Wire, body: bytes) -> UpstreamGarbage:
 
 def is_error_of(wire: Wire, body: bytes) -> bool:
     """Tell whether a body is an error in this wire's own shape, so that its clients can read it."""
-    return _fits(_ERRORS[wire], body)
+    return read(_ERRORS[wire], body) is not None
 
 
 def is_error_body(body: bytes) -> bool:
     """Tell whether a body is an error in one of the wires' shapes."""
-    return _fits(_error_body, body)
+    return read(_error_body, body) is not None
 
 
 def rename_model(body: bytes, model: str) -> bytes:

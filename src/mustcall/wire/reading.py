@@ -5,7 +5,7 @@ built while the error travels up (`at`), so a healthy value pays nothing for it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -13,6 +13,9 @@ from mustcall.core.errors import InvalidRequest, UpstreamGarbage
 from mustcall.core.origin import JsonObject
 
 __all__ = [
+    "Anything",
+    "Count",
+    "Given",
     "ShapeError",
     "as_list",
     "as_object",
@@ -20,6 +23,7 @@ __all__ = [
     "at",
     "decode_json",
     "each",
+    "is_utf8",
     "list_field",
     "maybe_object",
     "opt_bool",
@@ -28,6 +32,7 @@ __all__ = [
     "opt_list",
     "opt_object",
     "opt_str",
+    "read",
     "read_outline",
     "reading_reply",
     "reading_request",
@@ -36,6 +41,15 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+#: A text that says something.
+Given = Annotated[str, msgspec.Meta(min_length=1)]
+#: A number of tokens, or a place in a list.
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Anything(msgspec.Struct, gc=False):
+    """Any object: what is in it is nobody's business here."""
 
 
 class ShapeError(Exception):
@@ -269,3 +283,20 @@ def rest(obj: JsonObject, known: frozenset[str]) -> JsonObject:
     if obj.keys() <= known:
         return {}
     return {key: value for key, value in obj.items() if key not in known}
+
+
+def read(decoder: msgspec.json.Decoder[T], data: bytes | memoryview | msgspec.Raw) -> T | None:
+    """Return what the bytes are, None if they are not that."""
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+
+
+def is_utf8(body: bytes) -> bool:
+    """Tell whether every byte is text: what no field asks for is not looked at by a typed decoder."""
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -16,122 +16,17 @@ import msgspec
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Part, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
-from mustcall.wire.chat.reply import decode_finish
+from mustcall.wire.chat.reply import detailed_usage, regular_reply
+from mustcall.wire.chat.shape import InputDetails, OutputDetails
 from mustcall.wire.messages.reply import finish_reason
-from mustcall.wire.regularity.contract import Count, Given, is_utf8, read
+from mustcall.wire.reading import Count, Given, is_utf8, read
 
 __all__ = ["skim"]
 
 
-def skim(wire: Wire, body: bytes) -> Reply | None:
-    """Return what a strictly regular reply of nothing but text and calls means; None for any other."""
-    return _READERS[wire](body)
-
-
-# --- chat -----------------------------------------------------------------------------------------------------------
-
-
-class _Given(msgspec.Struct, gc=False):
-    cached_tokens: Count = 0
-    cache_write_tokens: Count = 0
-
-
-class _Made(msgspec.Struct, gc=False):
-    reasoning_tokens: Count = 0
-
-
-class _ChatUsage(msgspec.Struct, gc=False):
-    prompt_tokens: Count
-    completion_tokens: Count
-    total_tokens: Count
-    prompt_tokens_details: _Given | None = None
-    completion_tokens_details: _Made | None = None
-
-
-class _Function(msgspec.Struct, gc=False):
-    name: Given
-    arguments: str
-
-
-class _Call(msgspec.Struct, gc=False):
-    id: Given
-    type: Literal["function"]
-    function: _Function
-    custom: None = None
-    extra_content: None = None
-
-
-class _Message(msgspec.Struct, gc=False):
-    role: Literal["assistant"] = "assistant"
-    content: str | None = None
-    refusal: None = None
-    reasoning: None = None
-    reasoning_content: None = None
-    reasoning_details: None = None
-    tool_calls: tuple[_Call, ...] | None = None
-    function_call: None = None
-
-
-class _Choice(msgspec.Struct, gc=False):
-    message: _Message
-    index: Literal[0] = 0
-    finish_reason: Given | None = None
-    logprobs: None = None
-
-
-class _Completion(msgspec.Struct, gc=False):
-    id: Given
-    choices: tuple[_Choice]
-    object: Literal["chat.completion"] = "chat.completion"
-    created: int | msgspec.UnsetType = msgspec.UNSET
-    model: str = ""
-    usage: _ChatUsage | None = None
-    error: None = None
-
-
-_completion = msgspec.json.Decoder(_Completion)
-_NO_GIVEN, _NO_MADE = _Given(), _Made()
-
-
-def _usage(read: int, written: int, given: _Given | None, made: _Made | None) -> Usage:
-    """Return OpenAI's counts, which have the same details on both of its wires."""
-    given, made = given or _NO_GIVEN, made or _NO_MADE
-    return Usage(
-        input_tokens=read,
-        output_tokens=written,
-        cached_tokens=given.cached_tokens,
-        cache_write_tokens=given.cache_write_tokens,
-        reasoning_tokens=made.reasoning_tokens,
-    )
-
-
-def _skim_chat(body: bytes) -> Reply | None:
-    value = read(_completion, body)
-    if value is None or not is_utf8(body):
-        return None
-    choice = value.choices[0]
-    message = choice.message
-    parts: tuple[Part, ...] = (Text(text=message.content),) if message.content else ()
-    if message.tool_calls:
-        calls = message.tool_calls
-        if len(calls) > 1 and len({call.id for call in calls}) != len(calls):
-            return None
-        parts += tuple(
-            [ToolCall(id=call.id, name=call.function.name, arguments_json=call.function.arguments) for call in calls]
-        )
-    counted = value.usage
-    usage = None
-    if counted is not None:
-        given, made = counted.prompt_tokens_details, counted.completion_tokens_details
-        usage = _usage(counted.prompt_tokens, counted.completion_tokens, given, made)
-    return Reply(
-        id=value.id,
-        model=value.model,
-        parts=parts,
-        finish=derive_finish(decode_finish(choice.finish_reason), parts),
-        reported_finish=choice.finish_reason,
-        usage=usage,
-    )
+def skim(wire: Wire, body: bytes, issuer: str = "", crosses: bool = False) -> Reply | None:
+    """Return what a strictly regular reply means, on other wires than chat one of nothing but text and calls."""
+    return _READERS[wire](body, issuer, crosses)
 
 
 # --- messages -------------------------------------------------------------------------------------------------------
@@ -174,7 +69,7 @@ class _Reply(msgspec.Struct, gc=False):
 _reply = msgspec.json.Decoder(_Reply)
 
 
-def _skim_messages(body: bytes) -> Reply | None:
+def _skim_messages(body: bytes, *_: object) -> Reply | None:
     value = read(_reply, body)
     if value is None or not is_utf8(body):
         return None
@@ -237,8 +132,8 @@ class _ResponsesUsage(msgspec.Struct, gc=False):
     input_tokens: Count
     output_tokens: Count
     total_tokens: Count
-    input_tokens_details: _Given | None = None
-    output_tokens_details: _Made | None = None
+    input_tokens_details: InputDetails | None = None
+    output_tokens_details: OutputDetails | None = None
 
 
 class _Response(msgspec.Struct, gc=False):
@@ -250,13 +145,13 @@ class _Response(msgspec.Struct, gc=False):
     incomplete_details: None = None
     error: None = None
     model: str = ""
-    created_at: int = 0
+    created_at: int | float | None = None
 
 
 _response = msgspec.json.Decoder(_Response)
 
 
-def _skim_responses(body: bytes) -> Reply | None:
+def _skim_responses(body: bytes, *_: object) -> Reply | None:
     value = read(_response, body)
     if value is None or not is_utf8(body):
         return None
@@ -276,7 +171,7 @@ def _skim_responses(body: bytes) -> Reply | None:
     usage = None
     if counted is not None:
         given, made = counted.input_tokens_details, counted.output_tokens_details
-        usage = _usage(counted.input_tokens, counted.output_tokens, given, made)
+        usage = detailed_usage(counted.input_tokens, counted.output_tokens, given, made)
     return Reply(
         id=value.id,
         model=value.model,
@@ -287,8 +182,8 @@ def _skim_responses(body: bytes) -> Reply | None:
     )
 
 
-_READERS: dict[Wire, Callable[[bytes], Reply | None]] = {
-    Wire.CHAT: _skim_chat,
+_READERS: dict[Wire, Callable[[bytes, str, bool], Reply | None]] = {
+    Wire.CHAT: regular_reply,
     Wire.MESSAGES: _skim_messages,
     Wire.RESPONSES: _skim_responses,
 }

@@ -177,7 +177,7 @@ class Attempt(Generic[P]):
         context, waits, same_wire = self._context, self._outlet.waits, self._context.same_wire
         raw = waits and self.forwards and not context.services.controls.metadata
         skims = context.turn_state.names.trivial if raw else waits and not same_wire
-        skimmed = skim(context.theirs.wire, body) if skims else None
+        skimmed = skim(context.theirs.wire, body, context.turn_state.issuer, not same_wire) if skims else None
         if skimmed is not None and self._echoing.is_clear(skimmed):
             self._body, self._raw, self.skimmed = body, raw, True
             return skimmed

@@ -24,8 +24,8 @@ from mustcall.policy.reply.gate import Gate
 from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanFindings
 from mustcall.wire.codec import StreamDecoder
 from mustcall.wire.delta_template import DeltaTemplate
+from mustcall.wire.reading import is_utf8
 from mustcall.wire.regularity import regularity_for
-from mustcall.wire.regularity.contract import is_utf8
 from mustcall.wire.sse import Silence, SseDecoder, SseEvent
 
 __all__ = ["StreamRelay"]
@@ -56,7 +56,7 @@ class StreamRelay(Generic[P]):
     ) -> None:
         self._sse = SseDecoder(limits)
         self._decoder = decoder
-        regularity = self._regularity = None if shared is None else regularity_for(shared)
+        regularity = self._regularity = None if shared is None else regularity_for(shared, decoder)
         self._regular = True
         self._gate = gate
         self._outlet = outlet

@@ -54,6 +54,7 @@ __all__ = [
     "is_sealed",
     "join_reasoning",
     "names_field_only",
+    "reasoning_parts",
     "reasoning_state",
     "state_of_call",
     "thinking_text",
@@ -316,7 +317,11 @@ def _decode_reasoning(message: JsonObject, issuer: str) -> list[Reasoning]:
         if value:
             text, field = value, name
             break
-    details = opt_list(message, "reasoning_details") or []
+    return reasoning_parts(text, field, opt_list(message, "reasoning_details") or [], issuer)
+
+
+def reasoning_parts(text: str, field: str, details: list[Any], issuer: str) -> list[Reasoning]:
+    """Return a message's thinking, which came in `field`, with the state it must come back with."""
     if not text and not details:
         return []
     states = _sealed(details) or [reasoning_state(field, details, issuer)]

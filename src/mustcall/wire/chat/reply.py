@@ -11,12 +11,15 @@ from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 from mustcall.wire.chat.parts import (
+    EXTRA_CONTENT,
     SEALED_DETAIL,
     decode_assistant_parts,
     encode_call,
     encode_reasoning,
     join_reasoning,
+    reasoning_parts,
 )
+from mustcall.wire.chat.shape import InputDetails, OutputDetails, read_reply
 from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.crossing.naming import flat_name
 from mustcall.wire.crossing.sealing import seal
@@ -38,16 +41,19 @@ __all__ = [
     "decode_finish",
     "decode_reply",
     "decode_usage",
+    "detailed_usage",
     "encode_finish",
     "encode_reply",
     "encode_usage",
     "label",
     "note_dropped",
     "reasoning_fields",
+    "regular_reply",
     "whole_number",
 ]
 
 _CHAT = Wire.CHAT
+_NO_INPUT, _NO_OUTPUT = InputDetails(), OutputDetails()
 
 #: What chat servers report, and what it means.
 FINISH_WORDS = {
@@ -144,6 +150,53 @@ def decode_reply(body: bytes, provenance: Provenance) -> Reply:
             usage=decode_usage(value.get("usage")),
             origin=Origin(_CHAT, raw=value),
         )
+
+
+def regular_reply(body: bytes, issuer: str = "", crosses: bool = False) -> Reply | None:
+    """Return what a reply means that needs no repair, without the form it came in; None for any other."""
+    value = read_reply(body)
+    if value is None:
+        return None
+    choice, counted, usage = value.choices[0], value.usage, None
+    message, finish = choice.message, choice.finish_reason
+    parts: list[Part] = []
+    if message.reasoning_content or message.reasoning or message.reasoning_details:
+        field = "reasoning_content" if message.reasoning_content else "reasoning" if message.reasoning else ""
+        text = message.reasoning_content or message.reasoning or ""
+        parts += reasoning_parts(text, field, message.reasoning_details or [], issuer)
+    if message.content:
+        parts.append(Text(text=message.content))
+    if message.refusal:
+        parts.append(Refusal(text=message.refusal))
+    for call in message.tool_calls or ():
+        function, extra = call.function, call.extra_content
+        if call.custom is not None or function is None or (extra and crosses):
+            return None  # rare enough to be read in full
+        origin = Origin(_CHAT, {EXTRA_CONTENT: extra}) if extra else None
+        parts.append(ToolCall(id=call.id, name=function.name, arguments_json=function.arguments, origin=origin))
+    if counted is not None:
+        given, made = counted.prompt_tokens_details, counted.completion_tokens_details
+        usage = detailed_usage(counted.prompt_tokens, counted.completion_tokens, given, made)
+    return Reply(
+        id=value.id,
+        model=value.model,
+        parts=tuple(parts),
+        finish=derive_finish(FINISH_WORDS.get(finish or "", FinishReason.UNKNOWN), parts),
+        reported_finish=finish,
+        usage=usage,
+    )
+
+
+def detailed_usage(read: int, written: int, given: InputDetails | None, made: OutputDetails | None) -> Usage:
+    """Return OpenAI's counts, which have the same details on both of its wires."""
+    given, made = given or _NO_INPUT, made or _NO_OUTPUT
+    return Usage(
+        input_tokens=read,
+        output_tokens=written,
+        cached_tokens=given.cached_tokens,
+        cache_write_tokens=given.cache_write_tokens,
+        reasoning_tokens=made.reasoning_tokens,
+    )
 
 
 def reasoning_fields(part: Reasoning) -> JsonObject:

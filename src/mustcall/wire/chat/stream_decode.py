@@ -1,16 +1,15 @@
-"""Chat Completions chunks to canonical events.
+"""Chat Completions chunks to canonical events: what a chunk means, and whether its bytes may be forwarded.
 
 Trusts no numbering (`core.streams.calls`), no finish reason and no order of fields. The end is only believed at
 `[DONE]` or at the end of the bytes, because some servers send calls after their finish reason; a stream that ends
 without any finish reason was cut.
 
-Cost: O(length of the delta) per chunk; nothing streamed is kept, except what `core.streams.calls` needs where ids and
-indexes are missing.
+Cost: one typed decode and O(length of the delta) per chunk; nothing streamed is kept, except what
+`core.streams.calls` needs where ids and indexes are missing.
 """
 
-from typing import Any, Literal
-
-import msgspec
+from collections.abc import Sequence
+from typing import Any
 
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.origin import JsonObject, Origin, Wire
@@ -30,55 +29,19 @@ from mustcall.core.streams.events import (
     StateDelta,
     UsageUpdated,
 )
-from mustcall.wire.chat.parts import (
-    EXTRA_CONTENT,
-    REASONING_FIELDS,
-    arguments_text,
-    call_state,
-    reasoning_state,
-    thinking_text,
-)
+from mustcall.wire.chat.parts import EXTRA_CONTENT, call_state, reasoning_state
+from mustcall.wire.chat.repairs import ChunkOrder, mended
 from mustcall.wire.chat.reply import decode_finish, decode_usage, label
+from mustcall.wire.chat.shape import CallDelta, ChatChunk, ChoiceDelta, read_chunk, read_text, read_texts
 from mustcall.wire.codec import Provenance
+from mustcall.wire.framing import Framing
 from mustcall.wire.openai_errors import error_info
-from mustcall.wire.reading import (
-    ShapeError,
-    as_list,
-    as_object,
-    decode_json,
-    maybe_object,
-    opt_list,
-    opt_str,
-)
+from mustcall.wire.reading import ShapeError, as_object, decode_json
 from mustcall.wire.sse import SseEvent
 
 __all__ = ["ChatStreamDecoder"]
 
 
-class _PlainDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    content: str
-    role: str | None = None
-
-
-class _PlainChoice(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    delta: _PlainDelta
-    index: Literal[0]
-    finish_reason: None = None
-    logprobs: None = None
-
-
-class _PlainChunk(msgspec.Struct, gc=False):
-    """A chunk of nothing but text: by far the most common one, read in C and without a dict."""
-
-    choices: tuple[_PlainChoice]
-    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
-    usage: None = None
-    error: None = None
-
-
-_plain = msgspec.json.Decoder(_PlainChunk)
-_plain_run = msgspec.json.Decoder(list[_PlainChunk])
-_PATIENCE = 4
 #: A stream ends with its finish reason, its usage and `[DONE]`.
 _LAST_EVENTS = 3
 
@@ -87,15 +50,17 @@ class ChatStreamDecoder:
     """One stream's state: which parts are open, which calls were begun, and how it is going to end."""
 
     __slots__ = (
+        "_ahead",
         "_details",
         "_done",
         "_extras",
         "_field",
         "_finish",
+        "_framing",
         "_indexes",
-        "_misses",
         "_next",
         "_open",
+        "_order",
         "_pending",
         "_provenance",
         "_reported",
@@ -117,54 +82,63 @@ class ChatStreamDecoder:
         self._details: list[Any] = []
         self._finish = False
         self._reported: str | None = None
-        self._misses = 0
+        self._framing = Framing()
+        self._order = ChunkOrder()
+        self._ahead: tuple[list[SseEvent], list[ChatChunk | None]] | None = None
+
+    # --- whether bytes may be forwarded (`wire.regularity`) ----------------------------------------------------------
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Nothing: parts have their place alone."""
+        return ()
+
+    @property
+    def settled(self) -> bool:
+        """Whether no finish was announced that a later writer would have to repeat."""
+        return not self._order.finished
+
+    @property
+    def complete(self) -> bool:
+        """Whether a finish and `[DONE]` came."""
+        return self._order.ended and self._order.finished
+
+    def takes(self, block: bytes, events: list[SseEvent]) -> bool:
+        """Tell whether no repair is needed for these bytes; `feed_all` reads what was parsed for that."""
+        if not self._framing.takes(block):
+            return False
+        chunks = [read_chunk(event.data) for event in events]
+        self._ahead = events, chunks
+        return not any(map(self._order.repair, events, chunks))
+
+    # --- what events mean --------------------------------------------------------------------------------------------
 
     def feed(self, event: SseEvent) -> list[Event]:
         """Take one server-sent event."""
-        if self._done:
-            return []
-        data = event.data
-        if data == b"[DONE]" or data.strip() == b"[DONE]":
-            return self._end()
         out: list[Event] = []
-        if self._started and self._misses < _PATIENCE and not event.name:
-            try:
-                text = _plain.decode(data).choices[0].delta.content
-            except (msgspec.DecodeError, ValueError, RecursionError):
-                self._misses += 1  # a stream of other things (a call's arguments) is not tried for ever
-            else:
-                self._misses = 0
-                if text:
-                    out.append(PartTextDelta(self._ensure(Text, out), text))
-                return out
-        try:
-            self._chunk(as_object(decode_json(data)), out, is_error=event.name == "error")
-        except ShapeError as error:
-            self._done = True
-            out.append(
-                Failed(
-                    ErrorInfo(
-                        message=f"the upstream's stream cannot be read: {error}", status=502, code="upstream_garbage"
-                    )
-                )
-            )
+        self._event(event, read_chunk(event.data), out)
         return out
 
     def feed_all(self, events: list[SseEvent]) -> list[Event]:
         """Take events that arrived together; a run of plain text is read in one step."""
         out: list[Event] = []
-        rest = events
+        ahead, self._ahead = self._ahead, None
+        parsed = ahead[1] if ahead is not None and ahead[0] is events else None
+        start, end = 0, len(events)
         if events and not self._started:
-            out.extend(self.feed(events[0]))
-            rest = events[1:]
-        run = rest[:-_LAST_EVENTS] if rest and rest[-1].data == b"[DONE]" else rest
-        text = self._plain_text(run)
+            start = 1
+            self._event(events[0], read_chunk(events[0].data) if parsed is None else parsed[0], out)
+        if events and events[-1].data == b"[DONE]":
+            end -= _LAST_EVENTS
+        text = self._plain_text(events[start:end])
         if text is not None:
+            start = end
             if text:
                 out.append(PartTextDelta(self._ensure(Text, out), text))
-            rest = rest[len(run) :]
-        for event in rest:
-            out.extend(self.feed(event))
+        rest = events[start:]
+        chunks = [read_chunk(event.data) for event in rest] if parsed is None else parsed[start:]
+        for event, chunk in zip(rest, chunks, strict=True):
+            self._event(event, chunk, out)
         return out
 
     def peel(self, event: bytes) -> tuple[int, str] | None:
@@ -174,10 +148,7 @@ class ChatStreamDecoder:
             return None
         if not event.startswith(b"data: ") or event.find(b"\n") != len(event) - 2:
             return None
-        try:
-            text = _plain.decode(memoryview(event)[6:-2]).choices[0].delta.content
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            return None
+        text = read_text(memoryview(event)[6:-2])
         return (part[1], text) if text else None
 
     def take_text(self, index: int, text: str) -> PartTextDelta:
@@ -186,15 +157,38 @@ class ChatStreamDecoder:
 
     def _plain_text(self, run: list[SseEvent]) -> str | None:
         """Return the text of a run of plain text chunks, None if it is any other run."""
-        if len(run) < 2 or not self._started or self._done or self._misses >= _PATIENCE:
+        if len(run) < 2 or self._done or self._indexes:
             return None
+        data = [event.data for event in run if not event.name]
+        return read_texts(data) if len(data) == len(run) else None
+
+    def _event(self, event: SseEvent, chunk: ChatChunk | None, out: list[Event]) -> None:
+        """Take one event, and what it is if it fits."""
+        if self._done:
+            return
+        data = event.data
         try:
-            chunks = _plain_run.decode(b"[%b]" % b",".join([event.data for event in run]))
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            return None
-        if len(chunks) != len(run) or any(event.name for event in run):
-            return None  # events that are JSON only when joined are not these
-        return "".join([chunk.choices[0].delta.content for chunk in chunks])
+            if chunk is not None and not event.name:
+                self._chunk(chunk, data, out)
+            elif data.strip() == b"[DONE]":
+                out += self._end()
+            elif self._started and not event.name and (text := read_text(data)) is not None:
+                if text:
+                    out.append(PartTextDelta(self._ensure(Text, out), text))
+            else:
+                self._odd_chunk(as_object(decode_json(data)), out, is_error=event.name == "error")
+        except ShapeError as error:
+            self._done = True
+            message = f"the upstream's stream cannot be read: {error}"
+            out.append(Failed(ErrorInfo(message=message, status=502, code="upstream_garbage")))
+
+    def _chunk(self, chunk: ChatChunk, data: bytes, out: list[Event]) -> None:
+        self._start(chunk.id, chunk.model or "", out)
+        for choice in chunk.choices:
+            if not choice.index:
+                self._choice(choice, out)
+        if chunk.usage is not None:
+            self._usage(as_object(decode_json(data)), out)
 
     def close(self) -> list[Event]:
         """Take the end of the bytes."""
@@ -216,7 +210,7 @@ class ChatStreamDecoder:
     def _end(self) -> list[Event]:
         self._done = True
         out: list[Event] = []
-        self._start({}, out)
+        self._start("", "", out)
         self._close_open(out)
         for slot in self._tracker.slots:
             if slot.number not in self._indexes:
@@ -228,75 +222,45 @@ class ChatStreamDecoder:
         out.append(Ended())
         return out
 
-    def _chunk(self, chunk: JsonObject, out: list[Event], *, is_error: bool) -> None:
+    def _odd_chunk(self, chunk: JsonObject, out: list[Event], *, is_error: bool) -> None:
         error = chunk.get("error")
         if error or is_error:
             self._done = True
             out.append(Failed(error_info(error or chunk, 200), chunk))
             return
-        self._start(chunk, out)
-        choices = opt_list(chunk, "choices") or ()
-        for value in choices:
-            choice = as_object(value)
-            if choice.get("index") not in (0, None):
-                continue  # further choices have no canonical form; on the same wire they are forwarded as bytes
-            delta = maybe_object(choice.get("delta"))
-            if delta is None and self._next == 0:
-                delta = maybe_object(choice.get("message"))  # some servers send one whole message instead
-            if delta is not None:
-                self._delta(delta, out)
-            reported = opt_str(choice, "finish_reason")
-            if reported is not None:
-                self._finish = True
-                self._reported = reported
+        self._start(label(chunk.get("id")), label(chunk.get("model")), out)
+        for choice in mended(chunk, begun=self._next > 0):
+            self._choice(choice, out)
+        self._usage(chunk, out)
+
+    def _usage(self, chunk: JsonObject, out: list[Event]) -> None:
         usage = decode_usage(chunk.get("usage"))
         if usage is not None:
             out.append(UsageUpdated(usage))
 
-    def _start(self, chunk: JsonObject, out: list[Event]) -> None:
+    def _start(self, identifier: str, model: str, out: list[Event]) -> None:
         if not self._started:
             self._started = True
-            out.append(Started(label(chunk.get("id")), label(chunk.get("model"))))
+            out.append(Started(identifier, model))
 
-    def _delta(self, delta: JsonObject, out: list[Event]) -> None:
-        for field in REASONING_FIELDS:
-            thinking = opt_str(delta, field)
-            if thinking:
-                self._field = field
-                out.append(PartReasoningDelta(self._ensure(Reasoning, out), thinking))
-                break
-        details = opt_list(delta, "reasoning_details")
-        if details:
+    def _choice(self, choice: ChoiceDelta, out: list[Event]) -> None:
+        delta = choice.delta
+        thinking = delta.reasoning_content or delta.reasoning
+        if thinking:
+            self._field = "reasoning_content" if delta.reasoning_content else "reasoning"
+            out.append(PartReasoningDelta(self._ensure(Reasoning, out), thinking))
+        if delta.reasoning_details:
             self._ensure(Reasoning, out)
-            self._details.extend(details)
-        content = delta.get("content")
-        if isinstance(content, list):
-            for part in as_list(content):
-                self._content_part(part, out)
-            content = None
-        elif content is not None and not isinstance(content, str):
-            raise ShapeError("a string", content, "content")
-        if content:
-            out.append(PartTextDelta(self._ensure(Text, out), content))
-        refusal = opt_str(delta, "refusal")
-        if refusal:
-            out.append(PartTextDelta(self._ensure(Refusal, out), refusal))
-        for value in opt_list(delta, "tool_calls") or ():
-            self._call_delta(as_object(value), out)
-
-    def _content_part(self, value: Any, out: list[Event]) -> None:
-        """Read a content part: text, or thinking as Mistral streams it; others have no place in a reply's text."""
-        part = maybe_object(value)
-        if part is None:
-            return
-        thinking = thinking_text(part)
-        if thinking is not None:
-            if thinking:
-                out.append(PartReasoningDelta(self._ensure(Reasoning, out), thinking))
-        else:
-            text = opt_str(part, "text")
-            if text:
-                out.append(PartTextDelta(self._ensure(Text, out), text))
+            self._details += delta.reasoning_details
+        if delta.content:
+            out.append(PartTextDelta(self._ensure(Text, out), delta.content))
+        if delta.refusal:
+            out.append(PartTextDelta(self._ensure(Refusal, out), delta.refusal))
+        for call in delta.tool_calls or ():
+            self._call_delta(call, out)
+        if choice.finish_reason is not None:
+            self._finish = True
+            self._reported = choice.finish_reason
 
     def _ensure(self, kind: type[Text | Refusal | Reasoning], out: list[Event]) -> int:
         """Return the index of the open part of this kind, opening one if another kind was open."""
@@ -320,18 +284,17 @@ class ChatStreamDecoder:
             self._details = []
         out.append(PartEnded(index))
 
-    def _call_delta(self, call: JsonObject, out: list[Event]) -> None:
-        custom = maybe_object(call.get("custom"))
-        function = maybe_object(call.get("function")) or {}
+    def _call_delta(self, call: CallDelta, out: list[Event]) -> None:
+        function, custom = call.function, call.custom
         if custom is not None:
-            kind, name, text = CallKind.CUSTOM, opt_str(custom, "name") or "", opt_str(custom, "input") or ""
+            kind, name, text = CallKind.CUSTOM, custom.name or "", custom.input or ""
+        elif function is not None:
+            kind, name, text = CallKind.FUNCTION, function.name or "", function.arguments or ""
         else:
-            kind, name, text = CallKind.FUNCTION, opt_str(function, "name") or "", arguments_text(function)
-        number = call.get("index")
-        position = number if isinstance(number, int) else None
-        slot = self._tracker.assign(position, opt_str(call, "id") or "", name, text)
-        if call.get(EXTRA_CONTENT):
-            self._extras[slot.number] = call[EXTRA_CONTENT]
+            kind, name, text = CallKind.FUNCTION, "", ""
+        slot = self._tracker.assign(call.index, call.id or "", name, text)
+        if call.extra_content:
+            self._extras[slot.number] = call.extra_content
         index = self._indexes.get(slot.number)
         if index is None:
             if text:

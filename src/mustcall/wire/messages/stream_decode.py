@@ -34,7 +34,7 @@ from mustcall.wire.messages.blocks import dump_input, read_block
 from mustcall.wire.messages.errors import error_from_value
 from mustcall.wire.messages.inputs import parse_object
 from mustcall.wire.messages.reply import finish_reason, read_usage
-from mustcall.wire.reading import ShapeError, as_list, as_object, decode_json, maybe_object
+from mustcall.wire.reading import ShapeError, as_list, as_object, decode_json, maybe_object, read
 from mustcall.wire.sse import SseEvent
 
 __all__ = ["MessagesStreamDecoder"]
@@ -153,12 +153,9 @@ class MessagesStreamDecoder:
         """Read one delta of nothing but text."""
         if self._done or not event.startswith(_TEXT_HEAD) or event.find(b"\n", len(_TEXT_HEAD)) != len(event) - 2:
             return None
-        try:
-            delta = _plain.decode(memoryview(event)[len(_TEXT_HEAD) : -2])
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            return None
-        block = self._blocks.get(delta.index)
-        if block is None or block.kind != "text" or not delta.delta.text:
+        delta = read(_plain, memoryview(event)[len(_TEXT_HEAD) : -2])
+        block = self._blocks.get(delta.index) if delta is not None else None
+        if delta is None or block is None or block.kind != "text" or not delta.delta.text:
             return None
         self._written = block
         return block.index, delta.delta.text

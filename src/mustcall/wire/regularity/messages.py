@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from mustcall.wire.regularity.contract import Anything, Count, Given, is_utf8, read
-from mustcall.wire.regularity.framing import Framing
+from mustcall.wire.framing import Framing
+from mustcall.wire.reading import Anything, Count, Given, is_utf8, read
 from mustcall.wire.sse import SseEvent
 
 __all__ = ["MessagesRegularity", "is_regular_body"]

@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from mustcall.wire.regularity.contract import Count, Given, read
-from mustcall.wire.regularity.framing import Framing
+from mustcall.wire.framing import Framing
+from mustcall.wire.reading import Count, Given, read
 from mustcall.wire.regularity.responses_bodies import (
     MESSAGE,
     REASONING,
@@ -37,12 +37,6 @@ from mustcall.wire.regularity.responses_bodies import (
 from mustcall.wire.sse import SseEvent
 
 __all__ = ["ResponsesRegularity"]
-
-
-# --- whole replies --------------------------------------------------------------------------------------------------
-
-
-# --- streams --------------------------------------------------------------------------------------------------------
 
 
 class _Lifecycle(msgspec.Struct, gc=False):

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from mustcall.wire.regularity.contract import Count, Given, is_utf8, read
+from mustcall.wire.reading import Count, Given, is_utf8, read
 
 __all__ = [
     "MESSAGE",
@@ -96,17 +96,11 @@ class _Other(msgspec.Struct, gc=False):
 _AnyItem = MessageItem | ReasoningItem | FunctionCallItem | CustomCallItem | _Other
 
 TYPED = msgspec.json.Decoder(_Typed)
-
 _text = msgspec.json.Decoder(str)
-
 _message = msgspec.json.Decoder(MessageItem)
-
 _reasoning = msgspec.json.Decoder(ReasoningItem)
-
 _function_call = msgspec.json.Decoder(FunctionCallItem)
-
 _custom_call = msgspec.json.Decoder(CustomCallItem)
-
 _other = msgspec.json.Decoder(_Other)
 
 

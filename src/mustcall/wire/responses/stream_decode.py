@@ -29,7 +29,7 @@ from mustcall.core.streams.events import (
     UsageUpdated,
 )
 from mustcall.wire.codec import Provenance
-from mustcall.wire.reading import ShapeError, as_list, as_object, decode_json, maybe_object
+from mustcall.wire.reading import ShapeError, as_list, as_object, decode_json, maybe_object, read
 from mustcall.wire.responses.items import decode_output_item, in_envelope
 from mustcall.wire.responses.parts import decode_content
 from mustcall.wire.responses.reply import decode_finish, decode_usage, failure_of
@@ -114,11 +114,8 @@ class ResponsesStreamDecoder:
             return None
         if not event.startswith(_TEXT_HEAD) or event.find(b"\n", len(_TEXT_HEAD)) != len(event) - 2:
             return None
-        try:
-            delta = _plain.decode(memoryview(event)[len(_TEXT_HEAD) : -2])
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            return None
-        if (delta.item_id, delta.output_index, delta.content_index) != last[0] or not delta.delta:
+        delta = read(_plain, memoryview(event)[len(_TEXT_HEAD) : -2])
+        if delta is None or (delta.item_id, delta.output_index, delta.content_index) != last[0] or not delta.delta:
             return None
         return last[1].index, delta.delta
 
