@@ -25,6 +25,9 @@ def test_words_are_taken_for_their_values(name: str, kind: type[StrEnum]) -> Non
         Controls(**wrong)
 
 
-def test_no_protocol_is_the_profiles() -> None:
-    """None stays None: the profile decides."""
+def test_only_the_protocol_may_be_none() -> None:
+    """Then the profile decides; the others have no such value."""
     assert Controls(protocol=None).protocol is None
+    nothing: dict[str, Any] = {"on_unmet": None}
+    with pytest.raises(ValueError, match="on_unmet is None; it can be 'answer', 'error'"):
+        Controls(**nothing)

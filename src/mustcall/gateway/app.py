@@ -326,19 +326,18 @@ class Gateway:
         self._telling.begin(progress, call.headers, body)
         codec = codec_for(call.wire)
 
-        async def keep_alive() -> bool:
+        async def keep_alive() -> None:
             # Written before anything is waited for: what the turn writes from here on has the next numbers.
             if progress.holding:
                 sign = codec.keepalive if progress.delivery is None else progress.delivery.sign()
             elif progress.waiting and progress.delivery is not None:
                 sign = progress.delivery.first_sign()
             else:  # what it waited for came before this ran
-                sign = b""
+                return
             if not sign:
-                return False
+                return
             await call.begin_stream({}, ())
             await call.send({"type": "http.response.body", "body": sign, "more_body": True})
-            return True
 
         server = self._settings.server
         with Heartbeat(server.keepalive, progress, keep_alive, patience=server.first_sign) as heartbeat:

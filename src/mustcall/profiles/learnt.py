@@ -208,8 +208,8 @@ class Learnt:
             taught = self._taught(
                 endpoint, model, profile, configured=configured, settled=settled, now=now, tenant=tenant
             )
-        if len(model) <= LONGEST_NAME:
-            self._applied.keep(key, _Applied(profile, configured, settled, changes, now, taught))
+            if len(model) <= LONGEST_NAME:
+                self._applied.keep(key, _Applied(profile, configured, settled, changes, now, taught))
         return taught
 
     def _taught(

@@ -8,8 +8,9 @@ import re
 
 __all__ = ["Framing"]
 
-#: Events as most servers write them: a name or none, and one line of data.
-_USUAL = re.compile(rb"(?:(?:event:[^\r\n]*\n)?data:[^\r\n]*\n\n)+")
+#: Events as most servers write them: a name or none, and one line of data. No part of it is ever tried another way, so
+#: that nothing is kept for that.
+_USUAL = re.compile(rb"(?:(?:event:[^\r\n]*+\n)?+data:[^\r\n]*+\n\n)++")
 _BLANK, _OPEN, _FILLED = range(3)
 
 

@@ -48,6 +48,7 @@ def test_an_address_can_name_the_model() -> None:
         "chat=ftp:/x",
         "chat=ftp://h/v1",
         "chat=http:/h/v1",
+        "chat=EMBEDDED:",
         "chat=http://u:p@h/v1",
         "chat=http://h:x/v1",
         "chat=http://h/v1?a=b",
@@ -99,6 +100,12 @@ async def test_a_transport_of_ones_own() -> None:
     result = await Agent(upstream, tools=[get_weather]).run("Weather?")
     assert result.text == "Sunny."
     assert [call.url for call in transport.calls] == ["fake://x/chat/completions"] * 2
+
+
+def test_any_url_for_a_transport_of_ones_own() -> None:
+    """Who sends calls himself may name where they go as he likes."""
+    upstream = Upstream("chat=http+unix://sock/v1", model="m", transport=FakeTransport([]))
+    assert upstream.endpoint.base_url == "http+unix://sock/v1"
 
 
 async def test_facts_of_the_user() -> None:

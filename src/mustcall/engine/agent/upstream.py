@@ -63,7 +63,9 @@ class Upstream:
         stateful: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        endpoint, named = (where, where.model) if isinstance(where, Endpoint) else _read(where, api_key)
+        endpoint, named = (
+            (where, where.model) if isinstance(where, Endpoint) else _read(where, api_key, own=transport is not None)
+        )
         changes = {
             **({} if api_key is None else {"api_key": api_key}),
             **({} if headers is None else {"headers": {**endpoint.headers, **headers}}),
@@ -115,11 +117,14 @@ def _open_transport() -> Transport:
     return SchemeTransport()
 
 
-def _read(where: str, api_key: str | None) -> tuple[Endpoint, str]:
-    """Return the endpoint and the model an address names; the model is empty where it names none."""
+def _read(where: str, api_key: str | None, *, own: bool) -> tuple[Endpoint, str]:
+    """Return the endpoint and the model an address names; the model is empty where it names none.
+
+    With a transport of the caller's `own` any kind of URL will do.
+    """
     address = read_address(where)
     provider, url = address.provider, named_address(address.base_url)
-    host = _host_of(url, where)
+    host = _host_of(url, where, own=own)
     if provider is None:
         name = address.name or host
         server = server_name(None, name)
@@ -129,7 +134,7 @@ def _read(where: str, api_key: str | None) -> tuple[Endpoint, str]:
     return Endpoint(name=provider.name, wire=provider.wire, base_url=url, api_key=key, server=provider.name), model
 
 
-def _host_of(url: str, where: str) -> str:
+def _host_of(url: str, where: str, *, own: bool) -> str:
     """Return the host, which reasoning state is tagged with; raise for what is no address."""
     try:
         parts = urlsplit(url)
@@ -138,7 +143,8 @@ def _host_of(url: str, where: str) -> str:
         raise ConfigError(f"the upstream {where!r} has a URL that cannot be read: {error}") from None
     if parts.username is not None or parts.query or parts.fragment:
         raise ConfigError("an upstream's URL must have no user, query or fragment; pass api_key or headers")
-    if not (parts.hostname if parts.scheme in ("http", "https") else parts.scheme == EMBEDDED.name):
+    known = parts.hostname if parts.scheme in ("http", "https") else url.startswith(EMBEDDED.base_url)
+    if not known and not (own and parts.scheme and (parts.netloc or parts.path)):
         raise ConfigError(f"the upstream {where!r} needs a URL like chat=http://127.0.0.1:9000/v1")
     for codec in CODECS.values():
         if parts.path.rstrip("/").endswith(codec.path):

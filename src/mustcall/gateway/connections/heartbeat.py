@@ -22,8 +22,7 @@ _NEAR = 0.001
 class Heartbeat:
     """`with Heartbeat(seconds, progress, send):` calls `send` when a held stream has been silent for that long.
 
-    `send` tells whether it sent a sign. `patience` is after how many seconds one counts as held for which the upstream
-    has nothing; 0 for never.
+    `patience` is after how many seconds one counts as held for which the upstream has nothing; 0 for never.
     """
 
     __slots__ = (
@@ -45,7 +44,7 @@ class Heartbeat:
         self,
         seconds: float,
         progress: TurnProgress,
-        send: Callable[[], Awaitable[bool]],
+        send: Callable[[], Awaitable[None]],
         *,
         patience: float = 0.0,
     ) -> None:
@@ -107,6 +106,6 @@ class Heartbeat:
         return progress.waiting and 0 < self._patience <= self._time() - self._began + _NEAR
 
     async def _beat(self) -> None:
-        if await self._send():
-            self.note()
-            self._signed = True
+        await self._send()
+        self.note()
+        self._signed = True

@@ -121,11 +121,12 @@ class Controls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Take the words of settings; raise `ValueError` for others. What code passes is checked nowhere else."""
         for name, kind in _CHOICES.items():
             value = getattr(self, name)
-            if value is not None and not isinstance(value, kind):
-                if value not in list(kind):
-                    choices = ", ".join(repr(str(one)) for one in kind)
-                    raise ValueError(f"{name} is {value!r}; it can be {choices}")
-                msgspec.structs.force_setattr(self, name, kind(value))
+            if isinstance(value, kind) or (value is None and kind is Protocol):
+                continue
+            if value not in list(kind):
+                choices = ", ".join(repr(str(one)) for one in kind)
+                raise ValueError(f"{name} is {value!r}; it can be {choices}")
+            msgspec.structs.force_setattr(self, name, kind(value))
 
     def shown_of_result(self, tool: str, own: int | None) -> int:
         """Return how many characters of a tool's result the model sees."""

@@ -189,6 +189,7 @@ class AnswerReader:
             self._raw.clear()
             return
         self.headers = read_headers(self._raw)
+        self._raw.clear()  # a connection may rest for long
         self.begun = True
         self.keep = parser.should_keep_alive()
         if status in _BODILESS:
