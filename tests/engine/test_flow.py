@@ -46,6 +46,22 @@ def text_of(wire: Wire, stream: bytes) -> str:
     return "".join(part.text for part in assembled(wire, stream).parts if isinstance(part, Text))
 
 
+@pytest.mark.parametrize("wire", [Wire.CHAT, Wire.RESPONSES])  # Messages counts from the start
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_deltas_that_come_together_are_counted_one_by_one(wire: Wire, size: int) -> None:
+    """Rule 114: a reply that is settled early has no count of the server's; one delta stands for a token."""
+    turn = Turn(Think("one two three four five six"), Say("word " * 40))
+    frames = stream_reply(turn, wire, BODY, Written(1, "s"))[:-3]
+    flow = Flowing(wire, held=True).flow
+    for start in range(0, len(frames), size):
+        flow.feed(b"".join(frames[start : start + size]))
+    flow.settle(7)
+    usage = flow.reply().usage
+    assert usage is not None
+    said = sum(frame.count(b"delta") > 0 and (b"word" in frame or b"two" in frame) for frame in frames)
+    assert said <= usage.output_tokens <= len(frames)
+
+
 @pytest.mark.parametrize("wire", Wire)
 @given(said=sentences, noise=st.lists(st.sampled_from(NOISE), max_size=30), cuts=st.lists(st.integers(0, 9000)))
 @example(said="So it is fine, all week long.", noise=[b"", b"", b"", b"\n"], cuts=[])

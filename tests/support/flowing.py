@@ -17,12 +17,13 @@ __all__ = ["Flowing"]
 class Flowing:
     """A flow and the caller's end of it."""
 
-    def __init__(self, wire: Wire, lookout: ScanTargets | None = None) -> None:
+    def __init__(self, wire: Wire, lookout: ScanTargets | None = None, *, held: bool = False) -> None:
         codec, self._log = codec_for(wire), AdaptationLog()
         request = Request(model="test-model", messages=())
         self.delivery = Delivery(codec, request, ReplyStamp(token="t", created=5), self._log)
         decoder = codec.stream_decoder(Provenance(issuer="u", token="t"))
-        self.flow = StreamRelay(decoder, wire, ReplyScanner(lookout, "t"), Gate(closed=False), self.delivery, raw=True)
+        scanner, gate = ReplyScanner(lookout, "t"), Gate(closed=held)
+        self.flow = StreamRelay(decoder, wire, scanner, gate, self.delivery, raw=not held)
 
     def carry(self, pieces: list[bytes]) -> tuple[bytes, bool]:
         """Return what goes out if the reply is accepted as it is, and whether that is the upstream's own bytes."""

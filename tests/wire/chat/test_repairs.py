@@ -12,7 +12,7 @@ from mustcall.core.origin import Wire
 from mustcall.core.parts import Reasoning, Text, ToolCall
 from mustcall.core.reply import Reply
 from mustcall.core.streams.assembler import Assembler
-from mustcall.core.streams.events import Event, Failed, PartTextDelta
+from mustcall.core.streams.events import Event, Failed, PartTextDelta, UsageUpdated
 from mustcall.testing import Call, Say, Think, Turn
 from mustcall.testing.render import Stamp, stream_reply
 from mustcall.testing.script import Refuse
@@ -215,6 +215,28 @@ def test_a_message_in_place_of_a_delta_is_read() -> None:
     for event in _read([chunk, _END]):
         assembler.feed(event)
     assert [part.text for part in assembler.reply().parts if isinstance(part, Text)] == ["ok"]
+
+
+@pytest.mark.parametrize(("before", "said"), [({}, ["ok"]), ({"content": "no"}, ["no"])])
+def test_a_message_behind_a_delta_is_read_if_nothing_was_said(before: dict[str, str], said: list[str]) -> None:
+    """Rule 127: a role says nothing; behind text a whole message would say it again."""
+    first = {"index": 0, "delta": {"role": "assistant", **before}}
+    chunk = {**_delta(), "choices": [first, {"index": 0, "message": {"content": "ok"}}]}
+    assembler = Assembler()
+    for event in _read([chunk, _END]):
+        assembler.feed(event)
+    assert [part.text for part in assembler.reply().parts if isinstance(part, Text)] == said
+
+
+def test_tokens_are_read_without_what_stands_beside_them() -> None:
+    """Rule 114: a number that is too large, in a field that nobody reads, spoils no usage."""
+    counted = {**_delta(), "choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}}
+    written = json.dumps(counted).encode().replace(b'"usage"', b'"timings": 1e999, "usage"')
+    decoder = ChatCodec().stream_decoder(_FROM)
+    assert decoder.feed(SseEvent("", json.dumps(_FIRST).encode()))
+    (told,) = decoder.feed(SseEvent("", written))
+    assert isinstance(told, UsageUpdated)
+    assert (told.usage.input_tokens, told.usage.output_tokens) == (3, 4)
 
 
 def test_bytes_that_are_no_text_spoil_no_text() -> None:

@@ -35,6 +35,8 @@ _GROUP = 2
 _GROUPS = 8
 #: Stencils made for one stream at most: one whose deltas always differ is not tried for ever.
 _STENCILS = 16
+#: What the model says, as far as its tokens can be counted by it.
+_SAID = frozenset({PartTextDelta, PartReasoningDelta})
 
 
 class StreamRelay(Generic[P]):
@@ -266,6 +268,8 @@ class StreamRelay(Generic[P]):
         elif self.quiet:
             self.quiet = False
             self.silence.end()
+        if not _SAID.isdisjoint(map(type, decoded)):
+            self._deltas += len(events)  # those of a run are decoded as one
         if regularity is None or not self.raw:
             self._take(decoded)
             return self._write()
@@ -297,10 +301,7 @@ class StreamRelay(Generic[P]):
         """Fold events into the reply and let out what may be seen."""
         for event in events:
             self._assembler.feed(event)
-            kind = type(event)
-            if kind is PartTextDelta or kind is PartReasoningDelta:
-                self._deltas += 1
-            elif kind is Ended:
+            if type(event) is Ended:
                 self.ended = True
             elif isinstance(event, Failed):
                 self.ended = True

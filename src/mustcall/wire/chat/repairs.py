@@ -126,6 +126,9 @@ def _follows(call: CallDelta, progress: _Progress) -> bool:
     return other is None and call.type in (None, kind) and part is not None and not part.name
 
 
+_NOTHING = ChatDelta()
+
+
 def mended(chunk: JsonObject, *, begun: bool) -> Iterator[ChoiceDelta]:
     """Read a chunk that does not fit; raise `ShapeError` at what cannot be read.
 
@@ -139,7 +142,7 @@ def mended(chunk: JsonObject, *, begun: bool) -> Iterator[ChoiceDelta]:
         if delta is None and not begun:
             delta = maybe_object(choice.get("message"))
         for piece in () if delta is None else _pieces(delta):
-            begun = True
+            begun = begun or piece != _NOTHING
             yield ChoiceDelta(0, piece)
         finish = opt_str(choice, "finish_reason")
         if finish is not None:

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from mustcall.wire.reading import Anything, Count, Given, is_utf8, read
+from mustcall.core.origin import JsonObject
+from mustcall.wire.reading import Anything, Count, Given, decode_json, is_utf8, maybe_object, read
 
 __all__ = [
     "CallDelta",
@@ -29,6 +30,7 @@ __all__ = [
     "read_reply",
     "read_text",
     "read_texts",
+    "usage_of",
 ]
 
 
@@ -229,6 +231,10 @@ class _Error(msgspec.Struct, gc=False):
     code: str | int | None = None
 
 
+class _Counted(msgspec.Struct, gc=False):
+    usage: msgspec.Raw
+
+
 class _Failure(msgspec.Struct, gc=False):
     error: _Error
 
@@ -236,6 +242,7 @@ class _Failure(msgspec.Struct, gc=False):
 _chunk = msgspec.json.Decoder(ChatChunk)
 _text = msgspec.json.Decoder(_TextChunk)
 _texts = msgspec.json.Decoder(list[_TextChunk])
+_counted = msgspec.json.Decoder(_Counted)
 _failure = msgspec.json.Decoder(_Failure)
 
 
@@ -257,6 +264,12 @@ def read_texts(run: list[bytes]) -> str | None:
     if chunks is None or len(chunks) != len(run):
         return None  # events that are JSON only when joined are not these
     return "".join([chunk.choices[0].delta.content for chunk in chunks])
+
+
+def usage_of(data: bytes) -> JsonObject | None:
+    """Return all that a chunk says of its tokens; None where it says nothing. The rest of the chunk is only skipped."""
+    counted = read(_counted, data)
+    return None if counted is None else maybe_object(decode_json(counted.usage))
 
 
 def is_failure(data: bytes) -> bool:

@@ -32,7 +32,7 @@ from mustcall.core.streams.events import (
 from mustcall.wire.chat.parts import EXTRA_CONTENT, call_state, reasoning_state
 from mustcall.wire.chat.repairs import ChunkOrder, mended
 from mustcall.wire.chat.reply import decode_finish, decode_usage, label
-from mustcall.wire.chat.shape import CallDelta, ChatChunk, ChoiceDelta, read_chunk, read_text, read_texts
+from mustcall.wire.chat.shape import CallDelta, ChatChunk, ChoiceDelta, read_chunk, read_text, read_texts, usage_of
 from mustcall.wire.codec import Provenance
 from mustcall.wire.framing import Framing
 from mustcall.wire.openai_errors import error_info
@@ -172,11 +172,8 @@ class ChatStreamDecoder:
                 self._chunk(chunk, data, out)
             elif data.strip() == b"[DONE]":
                 out += self._end()
-            elif self._started and not event.name and (text := read_text(data)) is not None:
-                if text:
-                    out.append(PartTextDelta(self._ensure(Text, out), text))
             else:
-                self._odd_chunk(as_object(decode_json(data)), out, is_error=event.name == "error")
+                self._odd_event(event, out)
         except ShapeError as error:
             self._done = True
             message = f"the upstream's stream cannot be read: {error}"
@@ -188,7 +185,7 @@ class ChatStreamDecoder:
             if not choice.index:
                 self._choice(choice, out)
         if chunk.usage is not None:
-            self._usage(as_object(decode_json(data)), out)
+            self._usage(usage_of(data), out)
 
     def close(self) -> list[Event]:
         """Take the end of the bytes."""
@@ -222,6 +219,18 @@ class ChatStreamDecoder:
         out.append(Ended())
         return out
 
+    def _odd_event(self, event: SseEvent, out: list[Event]) -> None:
+        try:
+            chunk = as_object(decode_json(event.data))
+        except ShapeError:
+            text = read_text(event.data) if self._started and not event.name else None
+            if text is None:
+                raise
+            if text:
+                out.append(PartTextDelta(self._ensure(Text, out), text))
+        else:
+            self._odd_chunk(chunk, out, is_error=event.name == "error")
+
     def _odd_chunk(self, chunk: JsonObject, out: list[Event], *, is_error: bool) -> None:
         error = chunk.get("error")
         if error or is_error:
@@ -231,10 +240,10 @@ class ChatStreamDecoder:
         self._start(label(chunk.get("id")), label(chunk.get("model")), out)
         for choice in mended(chunk, begun=self._next > 0):
             self._choice(choice, out)
-        self._usage(chunk, out)
+        self._usage(chunk.get("usage"), out)
 
-    def _usage(self, chunk: JsonObject, out: list[Event]) -> None:
-        usage = decode_usage(chunk.get("usage"))
+    def _usage(self, counts: Any, out: list[Event]) -> None:
+        usage = decode_usage(counts)
         if usage is not None:
             out.append(UsageUpdated(usage))
 
