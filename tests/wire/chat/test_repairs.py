@@ -230,7 +230,11 @@ def test_a_message_behind_a_delta_is_read_if_nothing_was_said(before: dict[str, 
 
 def test_tokens_are_read_without_what_stands_beside_them() -> None:
     """Rule 114: a number that is too large, in a field that nobody reads, spoils no usage."""
-    counted = {**_delta(), "choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}}
+    counted: dict[str, Any] = {
+        **_delta(),
+        "choices": [],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},
+    }
     written = json.dumps(counted).encode().replace(b'"usage"', b'"timings": 1e999, "usage"')
     decoder = ChatCodec().stream_decoder(_FROM)
     assert decoder.feed(SseEvent("", json.dumps(_FIRST).encode()))
