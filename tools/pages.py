@@ -22,7 +22,7 @@ from mustcall.core.tools import ChoiceMode, ToolChoice
 from mustcall.dialects.examples import describe_catalogue
 from mustcall.dialects.names import names_markdown
 from mustcall.engine.off_loop import MOST_TOGETHER
-from mustcall.gateway.passing import MOST_PASSED
+from mustcall.gateway.passing import MOST_HEADERS, MOST_PASSED
 from mustcall.gateway.passing import markdown as withheld
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol, ReasoningHabit
@@ -257,6 +257,7 @@ def _fixed(_: str) -> str:
         f"| bytes of one stream event | {DEFAULT_EVENT_LIMIT:,} | `upstream_garbage` |",
         f"| bytes of an upstream's head | {HEAD_LIMIT:,} | `upstream_garbage` |",
         f"| bytes of it that are passed on | {MOST_PASSED:,} | the rest is left out |",
+        f"| headers of it that are passed on | {MOST_HEADERS} | the rest is left out |",
         f"| members of a gzip answer | {MOST_MEMBERS:,} | `upstream_garbage` |",
         f"| steps of one validation | {MOST_STEPS:,} | the value does not fit |",
         f"| steps of all validations of one reply | {MOST_TOGETHER:,} | the values do not fit |",

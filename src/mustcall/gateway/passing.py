@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["MOST_PASSED", "WITHHELD", "WithheldHeaders", "markdown", "passed", "withheld"]
+__all__ = ["MOST_HEADERS", "MOST_PASSED", "WITHHELD", "WithheldHeaders", "markdown", "passed", "withheld"]
 
 #: The most bytes of an upstream's headers that are passed on: common HTTP clients refuse a head above 16 KiB.
 MOST_PASSED = 8 * 1024
+#: The most headers of an upstream that are passed on: Python's own HTTP client refuses an answer with more than 99, and
+#: up to 20 are the gateway's.
+MOST_HEADERS = 76
 
 
 class WithheldHeaders(NamedTuple):
@@ -103,13 +106,14 @@ def _passing(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def passed(upstream: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the headers that reach the caller; what is larger than `MOST_PASSED` together is left out at its end."""
+    """Return the headers that reach the caller; what is beyond `MOST_HEADERS` or `MOST_PASSED` bytes is left out."""
     names = _passing(tuple(upstream))
     found = [*zip(names, map(upstream.__getitem__, names), strict=True)]
     listed = upstream.get("connection")
     if listed and listed.lower() not in ("keep-alive", "close"):
         hops = frozenset(name.strip() for name in listed.lower().split(","))
         found = [header for header in found if header[0] not in hops]
+    del found[MOST_HEADERS:]
     if sum(map(len, upstream)) + sum(map(len, upstream.values())) + 4 * len(upstream) <= MOST_PASSED:
         return found
     left = MOST_PASSED
