@@ -94,6 +94,14 @@ def test_pieces_end_behind_events(parts: list[bytes]) -> None:
     assert all(piece.endswith(b"\n\n") or b"\n\n" not in piece for piece in pieces[:-1])
 
 
+@pytest.mark.parametrize("line", [b"x" * 9 + b"\n", b"x" * 9 + b"\r"])
+def test_a_piece_has_just_so_many_lines(line: bytes) -> None:
+    """Rule 68: the last line that may be in a piece still is, whatever follows it; a CR ends a line, too."""
+    for rest in (b"", b"x"):
+        assert fits(line * LINES + rest)
+        assert not fits(line * (LINES + 1) + rest)
+
+
 @pytest.mark.parametrize("event", [b"data: %s\n\n", b"event: x\ndata: %s\n\n"])
 def test_a_reply_of_two_hundred_deltas_is_one_piece(event: bytes) -> None:
     """Rule 68: a usual reply that came at once is read at once, with a name in each of its events or without."""

@@ -109,12 +109,16 @@ class DeltaTemplate:
         text = block[len(self._head) : len(block) - len(self._tail)]
         if not self._plain:
             if self._before is not None:
-                number, mark, text = text.partition(self._before)
-                if not mark or not number.isdigit() or (number[0] == _ZERO and len(number) > 1):
+                number, mark, rest = text.partition(self._before[:1])
+                text = rest.removeprefix(self._before[1:])
+                if not mark or len(text) + len(self._before) != len(rest) + 1:
+                    return None
+                if not number.isdigit() or (number[0] == _ZERO and len(number) > 1):
                     return None
             if self._after is not None:
-                text, mark, padding = text.partition(self._after)
-                if not mark or (padding and not padding.isalnum()):
+                rest, mark, padding = text.rpartition(self._after[-1:])
+                text = rest.removesuffix(self._after[:-1])
+                if not mark or len(text) + len(self._after) != len(rest) + 1 or (padding and not padding.isalnum()):
                     return None
         if _QUOTE in text or _BACKSLASH in text or not text.isascii():
             return None
@@ -131,16 +135,27 @@ class DeltaTemplate:
 
     def _filled(self, parts: Sequence[bytes]) -> str | None:
         """Return what the texts say together, None unless what is in the other holes belongs there."""
+        texts: Sequence[bytes] | None = parts
         if self._before is not None:
-            numbers, marks, parts = zip(*map(bytes.partition, parts, repeat(self._before)), strict=True)
-            if _NUMBERS.fullmatch(b"\0".join(numbers) + b"\0") is None or marks.count(self._before) != len(marks):
+            mark = self._before[:1]
+            numbers, marks, rests = zip(*map(bytes.partition, texts, repeat(mark)), strict=True)
+            if _NUMBERS.fullmatch(b"\0".join(numbers) + b"\0") is None or marks.count(mark) != len(marks):
                 return None
-        if self._after is not None:
-            parts, marks, paddings = zip(*map(bytes.partition, parts, repeat(self._after)), strict=True)
+            texts = _without(rests, bytes.removeprefix, self._before[1:])
+        if self._after is not None and texts is not None:
+            mark = self._after[-1:]
+            rests, marks, paddings = zip(*map(bytes.rpartition, texts, repeat(mark)), strict=True)
             padding = b"".join(paddings)
-            if marks.count(self._after) != len(marks) or (padding and not padding.isalnum()):
+            if marks.count(mark) != len(marks) or (padding and not padding.isalnum()):
                 return None
-        return _joined(parts, b"".join(parts))
+            texts = _without(rests, bytes.removesuffix, self._after[:-1])
+        return None if texts is None else _joined(texts, b"".join(texts))
+
+
+def _without(parts: Sequence[bytes], remove: Callable[[bytes, bytes], bytes], fixed: bytes) -> Sequence[bytes] | None:
+    """Return the parts without the bytes that each must have there; None if one has not."""
+    left = [*map(remove, parts, repeat(fixed))]
+    return left if sum(map(len, parts)) == sum(map(len, left)) + len(fixed) * len(parts) else None
 
 
 def _joined(texts: Sequence[bytes], whole: bytes) -> str | None:
