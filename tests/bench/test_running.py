@@ -16,6 +16,7 @@ from mustcall.bench.load import LoadOrder
 from mustcall.bench.peers import read_peers
 from mustcall.bench.processes import Fleet, Variant, serve_knows
 from mustcall.bench.report.figures import verdicts
+from mustcall.bench.report.results import BenchConditions, BenchResults, BenchSample, Measured
 from mustcall.bench.report.tables import plain
 from mustcall.bench.running import BenchOptions, run_bench, run_memory, settings_variant
 from mustcall.bench.workloads import WORKLOADS, BenchPlan
@@ -46,6 +47,7 @@ def test_a_whole_run() -> None:
                 pairs={"chat": ("chat", "messages")},
                 variants=(settings_variant("protocol off", protocol="off"),),
                 peers=tuple(read_peers({"other": f"{peer.url}/v1"}, {}, {})),
+                processes=2,
                 upstream_port=port,
                 starts=1,
                 arguments=(2000,),
@@ -65,9 +67,8 @@ def test_a_whole_run() -> None:
     assert [one.contender for one in run.measured] == contenders * 2
     assert [one.problem for one in run.measured] == [None] * len(run.measured)
     for one in run.measured:
-        assert len(one.samples) == 1
-        assert one.samples[0].cpu_ms > 0
-        assert one.samples[0].rate > 0
+        assert len(one.samples) == 2  # one round in each of two processes
+        assert all(sample.cpu_ms > 0 and sample.rate > 0 for sample in one.samples)
     assert run.start is not None
     assert all(0 < one.cpu_seconds <= one.seconds * (os.cpu_count() or 1) for one in run.start.first_answer)
     assert [(one.name, one.size) for one in run.arguments] == [("native", 2000), ("text", 2000)]
@@ -312,3 +313,23 @@ def test_wrong_answers_are_no_figures(answer: Callable[[BaseHTTPRequestHandler],
         for _ in range(2):
             with pytest.raises(WrongAnswer, match=words):
                 fleet.carry_out(wanted)
+
+
+def test_ctrl_c_keeps_the_processes_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured in whole rounds of earlier processes is kept when the next ones are stopped."""
+    sample = BenchSample(rate=1.0, cpu_ms=1.0, upstream_cpu_ms=1.0, generator_cpu_ms=1.0, p50=1.0, p99=1.0, reads=1.0)
+    cell = Measured(workload="w", concurrency=1, contender="c", kind="floor", caller="chat", upstream="chat")
+    runs = iter([True, True])
+
+    def run_once(_options: BenchOptions, told: BenchConditions, _tell: object) -> tuple[BenchResults, bool]:
+        whole = next(runs, None)
+        if whole is None:
+            raise KeyboardInterrupt
+        measured = (msgspec.structs.replace(cell, samples=(sample,)),)
+        return BenchResults(circumstances=told, measured=measured), whole
+
+    monkeypatch.setattr("mustcall.bench.running._run_once", run_once)
+    said: list[str] = []
+    run = run_bench(BenchOptions(plan=BenchPlan(), processes=5), "0.1.0", said.append)
+    assert run.measured[0].samples == (sample, sample)
+    assert said[-1] == "stopped: these are the figures of 2 of 5 times that all were started"

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,7 +14,7 @@ from mustcall.bench.bodies import Wire
 from mustcall.bench.cases import Contender, measure
 from mustcall.bench.peers import Peer, find_peer
 from mustcall.bench.processes import Fleet, Server, Variant, serve_knows
-from mustcall.bench.report.results import BenchConditions, BenchResults, Kind, ServerFigures
+from mustcall.bench.report.results import BenchConditions, BenchResults, Kind, Measured, ServerFigures
 from mustcall.bench.sections import hold_streams, measure_arguments, measure_flows, measure_start, watch_memory
 from mustcall.bench.system import check_system
 from mustcall.bench.workloads import ALL_PAIRS, PAIRS, BenchPlan
@@ -39,6 +39,9 @@ class BenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     #: Settings of the gateway itself.
     settings: Variant = Variant()
     before: Path | None = None
+    #: How often everything is started anew, the rounds measured each time. Two processes of one checkout differ by up
+    #: to a tenth (where their objects lie in memory, and which hashes they got), which no number of rounds evens out.
+    processes: int = 1
     peers: tuple[Peer, ...] = ()
     upstream_port: int | None = None
     #: How often `start` is measured; 0 leaves it out.
@@ -82,9 +85,37 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 
 def run_bench(options: BenchOptions, own_version: str, tell: Tell) -> BenchResults:
-    """Measure; raise `Broken` if a contender that we start answers wrongly, `ConfigError` if there is no peer."""
+    """Measure; raise `Broken` if a contender that we start answers wrongly, `ConfigError` if there is no peer.
+
+    What is measured once, and the memory at the end, is that of the first processes.
+    """
     check_system()
     told = circumstances(own_version)
+    run, whole = _run_once(options, told, tell)
+    again = msgspec.structs.replace(options, starts=0, arguments=(), flow=0)
+    for number in range(1, options.processes if whole else 1):
+        tell(f"processes {number + 1} of {options.processes}")
+        try:
+            more, whole = _run_once(again, told, tell)
+        except KeyboardInterrupt:
+            tell(f"stopped: these are the figures of {number} of {options.processes} times that all were started")
+            break
+        run = msgspec.structs.replace(run, measured=_pooled(run.measured, more.measured))
+        if not whole:
+            break
+    return run
+
+
+def _pooled(first: Sequence[Measured], more: Sequence[Measured]) -> tuple[Measured, ...]:
+    """Return what was measured with the samples of other processes behind the first ones."""
+    return tuple(
+        msgspec.structs.replace(one, samples=one.samples + other.samples, problem=one.problem or other.problem)
+        for one, other in zip(first, more, strict=True)
+    )
+
+
+def _run_once(options: BenchOptions, told: BenchConditions, tell: Tell) -> tuple[BenchResults, bool]:
+    """Start everything, measure, and return the results and whether they are whole."""
     with Fleet() as fleet:
         upstream = fleet.start_upstream(options.upstream_port)
         peers = [(peer, find_peer(peer)) for peer in options.peers]
@@ -96,12 +127,12 @@ def run_bench(options: BenchOptions, own_version: str, tell: Tell) -> BenchResul
         measured, whole = measure(fleet, upstream, groups, options.plan, tell)
         run = BenchResults(circumstances=told, workloads=options.plan.workloads, measured=measured, start=start)
         if not whole:
-            return run
+            return run, False
         try:
-            return _with_sections(run, fleet, upstream, groups[0], options)
+            return _with_sections(run, fleet, upstream, groups[0], options), True
         except KeyboardInterrupt:
             tell("stopped: long arguments, memory and the call at 50 tokens a second are left out")
-            return run
+            return run, False
 
 
 def _with_sections(

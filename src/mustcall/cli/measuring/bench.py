@@ -37,6 +37,13 @@ _LEDGER = "ledger-{wire}.db"
     "--workload", "loads", multiple=True, type=click.Choice(_NAMES), help="Only this kind of traffic. May be repeated."
 )
 @click.option("--rounds", type=click.IntRange(1), help="How often everybody takes a turn.  [default: 5]")
+@click.option(
+    "--processes",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How often everybody is started anew for these rounds: two processes of one version differ by up to 10 %.",
+)
 @click.option("--share", type=click.FloatRange(0.001, 10), help="Requests of a run, as a share of the usual number.")
 @click.option(
     "--protocol",
@@ -83,6 +90,7 @@ def command(
     all_pairs: bool,
     loads: tuple[str, ...],
     rounds: int | None,
+    processes: int,
     share: float | None,
     protocol: str | None,
     ledger: str | None,
@@ -133,6 +141,7 @@ def command(
                 variants=_variants(protocol, ledger),
                 settings=_settings(protocol, ledger),
                 before=before,
+                processes=processes,
                 peers=tuple(given),
                 upstream_port=upstream_port,
                 starts=min(3, plan.rounds),
