@@ -198,7 +198,9 @@ def main(words: Sequence[str] | None = None) -> int:
     known = KINDS[options.kind] if options.kind else ALL
     chosen = [one for one in known if options.only in one.name and (one.quick or not options.quick)][part - 1 :: parts]
     with tempfile.TemporaryDirectory() as folder:
-        found = run_all(chosen, Path(options.folder or folder).resolve())
+        kept = Path(options.folder or folder).resolve()
+        kept.mkdir(parents=True, exist_ok=True)
+        found = run_all(chosen, kept)
     bad = [finding for finding in found if finding.faults]
     slow = sum(finding.lag > LONG for finding in found)
     print(f"{len(found)} attacks, {len(bad)} with faults; the loop was held over {LONG * 1000:.0f} ms in {slow}")
