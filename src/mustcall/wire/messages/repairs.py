@@ -16,7 +16,8 @@ from mustcall.wire.messages.shape import (
     BlockPiece,
     BlockStart,
     BlockStop,
-    LaterEvent,
+    EndCounts,
+    LaterKind,
     MessageDelta,
     MessageEnding,
     MessageHead,
@@ -24,9 +25,9 @@ from mustcall.wire.messages.shape import (
     MessageStart,
     MessageStop,
     Ping,
+    StartCounts,
     begins_empty,
-    counts_at_end,
-    counts_at_start,
+    fits,
     is_failure,
     is_untyped,
 )
@@ -128,13 +129,13 @@ class EventOrder:
 
     def _other(self, name: str, shape: MessagesEvent) -> str:
         match shape:
-            case Ping() | LaterEvent() if name == "ping":
+            case Ping() | LaterKind() if name == "ping":
                 return ""  # skipped by its name alone
             case MessageStart() if name == "message_start":
                 if self._begun:
                     return "second start"
                 self._begun = True
-                return "" if counts_at_start(shape.message.usage) else "start usage"
+                return "" if fits(shape.message.usage, StartCounts) else "start usage"
             case _ if not self._begun:
                 return "no start"
             case BlockStart() if name == "content_block_start":
@@ -147,7 +148,7 @@ class EventOrder:
             case MessageStop() if name == "message_stop":
                 self.ended = True
                 return "" if self.stopping else "no reason"
-            case LaterEvent(type=kind):
+            case LaterKind(type=kind):
                 return "" if name == kind else "name"
             case _:
                 return "name"
@@ -174,7 +175,7 @@ class EventOrder:
             return "unstopped"
         if shape.delta.stop_reason is None:
             return "no reason"
-        return "" if counts_at_end(shape.usage) else "end usage"
+        return "" if fits(shape.usage, EndCounts) else "end usage"
 
 
 def mended(value: JsonObject, kind: str) -> MessagesEvent | None:
@@ -201,7 +202,7 @@ def mended(value: JsonObject, kind: str) -> MessagesEvent | None:
         case "message_stop":
             return MessageStop()
         case _:
-            return None
+            return LaterKind(kind)
 
 
 def _piece(delta: JsonObject) -> BlockPiece:

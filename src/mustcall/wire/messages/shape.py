@@ -9,7 +9,7 @@ Cost: one typed decode, in C.
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -24,7 +24,8 @@ __all__ = [
     "BlockStart",
     "BlockStop",
     "CallBlock",
-    "LaterEvent",
+    "EndCounts",
+    "LaterKind",
     "MessageDelta",
     "MessageEnding",
     "MessageHead",
@@ -34,11 +35,11 @@ __all__ = [
     "MessagesReply",
     "Ping",
     "RedactedBlock",
+    "StartCounts",
     "TextBlock",
     "ThinkingBlock",
     "begins_empty",
-    "counts_at_end",
-    "counts_at_start",
+    "fits",
     "is_failure",
     "is_regular",
     "is_untyped",
@@ -50,7 +51,9 @@ __all__ = [
 ]
 
 
-class _Typed(msgspec.Struct, gc=False):
+class LaterKind(msgspec.Struct, gc=False):
+    """An event, a block or a delta of a kind to come."""
+
     type: Given
 
 
@@ -86,7 +89,13 @@ class CallBlock(msgspec.Struct, gc=False, tag="tool_use"):
 
 
 _Block = TextBlock | ThinkingBlock | RedactedBlock | CallBlock
-_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
+#: What a block is by its type, and which of its fields comes in deltas.
+_BLOCKS: dict[str, tuple[type[_Block], str]] = {
+    "text": (TextBlock, "text"),
+    "thinking": (ThinkingBlock, "thinking"),
+    "redacted_thinking": (RedactedBlock, ""),
+    "tool_use": (CallBlock, "input"),
+}
 
 
 class _Usage(msgspec.Struct, gc=False):
@@ -127,7 +136,7 @@ messages_outline = msgspec.json.Decoder(_Outline)
 _reply = msgspec.json.Decoder(MessagesReply)
 _later_reply = msgspec.json.Decoder(_LaterReply)
 _block = msgspec.json.Decoder(_Block)
-_typed = msgspec.json.Decoder(_Typed)
+_later = msgspec.json.Decoder(LaterKind)
 
 
 def read_reply(body: bytes) -> MessagesReply | None:
@@ -151,7 +160,7 @@ def is_regular(body: bytes) -> bool:
         if block is not None:
             known.append(block)
             continue
-        later = read(_typed, written)
+        later = read(_later, written)
         if later is None or later.type in _BLOCKS:
             return False
     return _are_distinct(known)
@@ -238,12 +247,6 @@ class Ping(msgspec.Struct, gc=False, tag="ping"):
     """A sign of life."""
 
 
-class LaterEvent(msgspec.Struct, gc=False):
-    """An event of a version to come."""
-
-    type: Given
-
-
 class _Untyped(msgspec.Struct, gc=False):
     type: None = None
     error: None = None
@@ -251,7 +254,7 @@ class _Untyped(msgspec.Struct, gc=False):
 
 class _LaterDelta(msgspec.Struct, gc=False):
     index: Count
-    delta: _Typed
+    delta: LaterKind
 
 
 class _Problem(msgspec.Struct, gc=False):
@@ -264,28 +267,16 @@ class _Failure(msgspec.Struct, gc=False):
     error: _Problem
 
 
-class _TextStart(msgspec.Struct, gc=False):
-    text: Literal[""]
-    citations: list[Anything] | None = None
+class StartCounts(msgspec.Struct, gc=False):
+    """What clients take from the first event."""
 
-
-class _ThinkingStart(msgspec.Struct, gc=False):
-    thinking: Literal[""]
-    signature: str | None = None
-
-
-class _CallStart(msgspec.Struct, gc=False):
-    id: Given
-    name: Given
-    input: Annotated[JsonObject, msgspec.Meta(max_length=0)]
-
-
-class _StartCounts(msgspec.Struct, gc=False):
     input_tokens: Count
     output_tokens: Count
 
 
-class _EndCounts(msgspec.Struct, gc=False):
+class EndCounts(msgspec.Struct, gc=False):
+    """What clients take from the event that announces the end."""
+
     output_tokens: Count
     input_tokens: Count | None = None
     cache_creation_input_tokens: Count | None = None
@@ -293,7 +284,7 @@ class _EndCounts(msgspec.Struct, gc=False):
 
 
 _Known = MessageStart | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop | Ping
-MessagesEvent = _Known | LaterEvent
+MessagesEvent = _Known | LaterKind
 
 #: The field a delta brings, and the kind of block it belongs to.
 DELTAS = {
@@ -303,25 +294,7 @@ DELTAS = {
     "signature_delta": ("signature", "thinking"),
     "input_json_delta": ("partial_json", "tool_use"),
 }
-#: Blocks as they begin. Some clients take text and input from here, others from the deltas alone: here there is none.
-_BEGINNINGS = {
-    "text": _TextStart,
-    "thinking": _ThinkingStart,
-    "redacted_thinking": RedactedBlock,
-    "tool_use": _CallStart,
-}
-_EVENTS = frozenset(
-    {
-        "message_start",
-        "content_block_start",
-        "content_block_delta",
-        "content_block_stop",
-        "message_delta",
-        "message_stop",
-        "ping",
-        "error",
-    }
-)
+_EVENTS = {str(known.__struct_config__.tag) for known in get_args(_Known)} | {"error"}
 _event = msgspec.json.Decoder(_Known)
 _later_delta = msgspec.json.Decoder(_LaterDelta)
 _untyped = msgspec.json.Decoder(_Untyped)
@@ -334,11 +307,11 @@ def read_event(data: bytes) -> MessagesEvent | None:
     event = read(_event, data)
     if event is not None:
         return event
-    typed = read(_typed, data)
+    typed = read(_later, data)
     if typed is None:
         return None
     if typed.type not in _EVENTS:
-        return LaterEvent(typed.type)
+        return typed
     later = read(_later_delta, data) if typed.type == "content_block_delta" else None
     if later is None or later.delta.type in DELTAS:
         return None
@@ -363,22 +336,16 @@ def read_text(data: bytes | memoryview) -> tuple[int, str] | None:
 
 
 def begins_empty(kind: str, block: JsonObject) -> bool:
-    """Tell whether a block begins with all that names it, and with nothing that its deltas bring."""
-    shape = _BEGINNINGS.get(kind)
-    return shape is None or _fits(block, shape)
+    """Tell whether a block begins with all that names it, and with nothing that its deltas bring.
+
+    Some clients take text and input from here, others from the deltas alone.
+    """
+    known = _BLOCKS.get(kind)
+    return known is None or (fits(block, known[0]) and not block.get(known[1]))
 
 
-def counts_at_start(usage: JsonObject) -> bool:
-    """Tell whether the first event has the counts that clients take from it."""
-    return _fits(usage, _StartCounts)
-
-
-def counts_at_end(usage: JsonObject) -> bool:
-    """Tell whether the end is announced with the counts that clients take from there."""
-    return _fits(usage, _EndCounts)
-
-
-def _fits(value: JsonObject, shape: type[msgspec.Struct]) -> bool:
+def fits(value: JsonObject, shape: type[msgspec.Struct]) -> bool:
+    """Tell whether an object that was read as it is has this shape."""
     try:
         msgspec.convert(value, shape)
     except msgspec.ValidationError:

@@ -41,6 +41,7 @@ from mustcall.wire.messages.shape import (
     BlockDelta,
     BlockStart,
     BlockStop,
+    LaterKind,
     MessageDelta,
     MessagesEvent,
     MessageStart,
@@ -222,10 +223,11 @@ class MessagesStreamDecoder:
         value = as_object(decode_json(event.data))
         given = value.get("type")
         kind = given if isinstance(given, str) else event.name
-        if kind == "error" or (given is None and value.get("error")):
+        shape = mended(value, kind)
+        if kind == "error" or (given is None and type(shape) is LaterKind and value.get("error")):
             self._fail(error_from_value(value), out, value)
             return None
-        return mended(value, kind)
+        return shape
 
     def _meaning(self, shape: MessagesEvent | None, out: list[Event]) -> None:
         match shape:
