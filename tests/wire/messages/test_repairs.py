@@ -337,3 +337,13 @@ def test_a_block_that_cannot_be_read_fails_the_end_too() -> None:
     told = _read([_start(), _begin({**_THOUGHT, "signature": 5}), _reason()])
     assert isinstance(told[-1], Failed)
     assert not any(isinstance(event, PartEnded) for event in told)
+
+
+def test_a_negative_index_costs_no_other_block() -> None:
+    """Rule 127: behind text under a negative index, the deltas of a call that come together are all read."""
+    pieces = [_delta("input_json_delta", 1, partial_json=text) for text in ('{"a":', "1}")]
+    events = [_start(), _begin(_TEXT, -1), _begin(_CALL, 1), *pieces, _end(1), _reason(), _STOP]
+    decoder, assembler = MessagesCodec().stream_decoder(_FROM), Assembler()
+    for event in decoder.feed_all([SseEvent(name, _dump(value)) for name, value in events]):
+        assembler.feed(event)
+    assert _said(assembler.reply()) == ["", ("a", "f", '{"a":1}')]

@@ -32,12 +32,12 @@ __all__ = [
     "MessageStart",
     "MessageStop",
     "MessagesEvent",
-    "MessagesReply",
     "Ping",
     "RedactedBlock",
     "StartCounts",
     "TextBlock",
     "ThinkingBlock",
+    "WholeMessage",
     "begins_empty",
     "fits",
     "is_failure",
@@ -117,7 +117,7 @@ class _Message(msgspec.Struct, gc=False, kw_only=True):
     stop_sequence: str | None = None
 
 
-class MessagesReply(_Message, gc=False, kw_only=True):
+class WholeMessage(_Message, gc=False, kw_only=True):
     """A whole reply of nothing but known blocks."""
 
     content: list[_Block]
@@ -133,13 +133,13 @@ class _Outline(msgspec.Struct):
 
 #: Tells whether a body is a reply at all, regular or not.
 messages_outline = msgspec.json.Decoder(_Outline)
-_reply = msgspec.json.Decoder(MessagesReply)
+_reply = msgspec.json.Decoder(WholeMessage)
 _later_reply = msgspec.json.Decoder(_LaterReply)
 _block = msgspec.json.Decoder(_Block)
 _later = msgspec.json.Decoder(LaterKind)
 
 
-def read_reply(body: bytes) -> MessagesReply | None:
+def read_reply(body: bytes) -> WholeMessage | None:
     """Read a whole reply of known blocks that is written as the wire says; None for any other."""
     reply = read(_reply, body)
     if reply is None or not (body.isascii() or is_utf8(body)):
