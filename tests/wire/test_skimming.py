@@ -44,11 +44,14 @@ def chat_body(
     return {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
 
 
-def messages_body(text: str | None, inputs: list[Any], finish: str | None, numbers: list[int]) -> dict[str, Any]:
+def messages_body(
+    text: str | None, thoughts: list[Any], inputs: list[Any], finish: str | None, numbers: list[int]
+) -> dict[str, Any]:
     """A message as Anthropic writes it."""
-    content: list[Any] = [] if text is None else [{"type": "text", "text": text}]
+    content: list[Any] = thoughts if text is None else [*thoughts, {"type": "text", "text": text}]
     content += [{"type": "tool_use", "id": f"t{at}", "name": "f", "input": given} for at, given in enumerate(inputs)]
-    usage = {"input_tokens": numbers[0], "output_tokens": numbers[1], "cache_read_input_tokens": numbers[2]}
+    usage: dict[str, Any] = {"input_tokens": numbers[0], "output_tokens": numbers[1]}
+    usage |= {"cache_read_input_tokens": numbers[2], "output_tokens_details": {"thinking_tokens": numbers[2]}}
     head = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": content}
     return {**head, "stop_reason": finish, "stop_sequence": None, "usage": usage}
 
@@ -100,6 +103,11 @@ bodies = st.one_of(
         st.builds(
             messages_body,
             st.none() | texts,
+            st.lists(
+                st.fixed_dictionaries({"type": st.just("thinking"), "thinking": texts, "signature": texts})
+                | st.fixed_dictionaries({"type": st.just("redacted_thinking"), "data": texts}),
+                max_size=2,
+            ),
             st.lists(st.dictionaries(texts, values, max_size=3), max_size=3),
             st.sampled_from(["end_turn", "tool_use", "max_tokens", None, "new"]),
             st.lists(counts, min_size=3, max_size=3),

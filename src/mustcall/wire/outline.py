@@ -11,6 +11,7 @@ import msgspec
 from mustcall.core.errors import InvalidRequest, UpstreamGarbage
 from mustcall.core.origin import Wire
 from mustcall.wire.chat.shape import chat_outline
+from mustcall.wire.messages.shape import messages_outline
 from mustcall.wire.reading import read
 
 __all__ = ["is_error_body", "is_error_of", "is_reply", "not_a_reply", "rename_model"]
@@ -18,10 +19,6 @@ __all__ = ["is_error_body", "is_error_of", "is_reply", "not_a_reply", "rename_mo
 
 class _Responses(msgspec.Struct):
     output: list[msgspec.Raw]
-
-
-class _Messages(msgspec.Struct):
-    content: list[msgspec.Raw]
 
 
 class _ErrorBody(msgspec.Struct):
@@ -55,7 +52,7 @@ _ERRORS: dict[Wire, msgspec.json.Decoder[Any]] = {
 _OUTLINES: dict[Wire, msgspec.json.Decoder[Any]] = {
     Wire.CHAT: chat_outline,
     Wire.RESPONSES: msgspec.json.Decoder(_Responses),
-    Wire.MESSAGES: msgspec.json.Decoder(_Messages),
+    Wire.MESSAGES: messages_outline,
 }
 _error_body = msgspec.json.Decoder(_ErrorBody)
 _top_level = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -19,6 +19,7 @@ from mustcall.wire.messages.count import decode_count, encode_count, estimate_to
 from mustcall.wire.messages.stream_decode import MessagesStreamDecoder
 from mustcall.wire.messages.stream_encode import PING, MessagesStreamEncoder
 from mustcall.wire.opening import Fields
+from mustcall.wire.reading import read
 from mustcall.wire.sse import SseEvent
 
 __all__ = ["MessagesCodec", "decode_count", "encode_count", "estimate_tokens"]
@@ -93,7 +94,5 @@ class MessagesCodec:
         """Tell whether this event is the last of a stream: `message_stop`, or the upstream's own error."""
         if event.name:
             return event.name in _LAST_EVENTS
-        try:
-            return _event_type.decode(event.data).type in _LAST_EVENTS
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            return False
+        typed = read(_event_type, event.data)
+        return typed is not None and typed.type in _LAST_EVENTS

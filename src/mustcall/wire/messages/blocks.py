@@ -50,6 +50,8 @@ __all__ = [
     "read_block",
     "read_content",
     "redacted_data",
+    "redacted_state",
+    "thinking_state",
     "write_file",
     "write_image",
     "write_text",
@@ -176,18 +178,27 @@ def _read_call(block: JsonObject, fallback_id: str) -> ToolCall:
     )
 
 
+def thinking_state(text: str, signature: str, issuer: str) -> OpaqueState | None:
+    """Return what an upstream wants back with its thinking, be it another upstream's; None without a signature."""
+    if not signature:
+        return None
+    own = {"type": "thinking", "thinking": text, "signature": signature}
+    return unseal(signature) or OpaqueState(_WIRE, own, issuer)
+
+
+def redacted_state(data: str, issuer: str) -> OpaqueState:
+    """Return what an upstream wants back for thinking that it does not show."""
+    return unseal(data) or OpaqueState(_WIRE, {"type": "redacted_thinking", "data": data}, issuer)
+
+
 def _read_thinking(block: JsonObject, issuer: str) -> Reasoning:
     text = opt_str(block, "thinking") or ""
-    signature = opt_str(block, "signature") or ""
-    state = unseal(signature)
-    if state is None and signature:
-        state = OpaqueState(_WIRE, {"type": "thinking", "thinking": text, "signature": signature}, issuer)
+    state = thinking_state(text, opt_str(block, "signature") or "", issuer)
     return Reasoning(text=text, state=state, origin=Origin(_WIRE, rest(block, _THINKING_KEYS), block))
 
 
 def _read_redacted(block: JsonObject, issuer: str) -> Reasoning:
-    data = str_field(block, "data")
-    state = unseal(data) or OpaqueState(_WIRE, {"type": "redacted_thinking", "data": data}, issuer)
+    state = redacted_state(str_field(block, "data"), issuer)
     return Reasoning(state=state, origin=Origin(_WIRE, rest(block, _REDACTED_KEYS), block))
 
 

@@ -8,6 +8,8 @@ read. Writing gives the caller legal blocks only: a call whose arguments are no 
 from collections.abc import Iterable
 from typing import Any, assert_never
 
+import msgspec
+
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import UpstreamGarbage, UpstreamRejected
 from mustcall.core.origin import JsonObject, Origin, Wire
@@ -32,9 +34,17 @@ from mustcall.core.request import Request
 from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.crossing.naming import flat_name, legal_id
 from mustcall.wire.crossing.sealing import seal
-from mustcall.wire.messages.blocks import native_signature, read_block, redacted_data, write_text
+from mustcall.wire.messages.blocks import (
+    native_signature,
+    read_block,
+    redacted_data,
+    redacted_state,
+    thinking_state,
+    write_text,
+)
 from mustcall.wire.messages.errors import error_from_value
 from mustcall.wire.messages.inputs import Schemas
+from mustcall.wire.messages.shape import CallBlock, TextBlock, ThinkingBlock, read_reply
 from mustcall.wire.reading import as_list, as_object, at, decode_json, maybe_object, opt_str, reading_reply, rest
 
 __all__ = [
@@ -46,6 +56,7 @@ __all__ = [
     "note_cut_call",
     "read_usage",
     "reasoning_text",
+    "regular_reply",
     "reply_id",
     "signature_for_caller",
     "stop_reason",
@@ -124,6 +135,48 @@ def read_blocks(blocks: Iterable[Any], provenance: Provenance) -> tuple[Part, ..
         with at(f"[{number}]"):
             parts.append(read_block(block, provenance.issuer, f"toolu_{provenance.token}_{number}"))
     return tuple(parts)
+
+
+def regular_reply(body: bytes, issuer: str = "", *_: object) -> Reply | None:
+    """Return what a reply means that needs no repair, without the form it came in; None for any other.
+
+    One with citations, which other wires have no word for, or with blocks of kinds to come is read in full.
+    """
+    value = read_reply(body)
+    if value is None:
+        return None
+    parts: list[Part] = []
+    for block in value.content:
+        if isinstance(block, TextBlock):
+            if block.citations is not None:
+                return None
+            parts.append(Text(text=block.text))
+        elif isinstance(block, CallBlock):
+            arguments = msgspec.json.encode(block.input).decode()
+            parts.append(ToolCall(id=block.id, name=block.name, arguments_json=arguments))
+        elif isinstance(block, ThinkingBlock):
+            state = thinking_state(block.thinking, block.signature or "", issuer)
+            parts.append(Reasoning(text=block.thinking, state=state))
+        else:
+            parts.append(Reasoning(state=redacted_state(block.data, issuer)))
+    counts = value.usage
+    cached, written = counts.cache_read_input_tokens or 0, counts.cache_creation_input_tokens or 0
+    details = counts.output_tokens_details
+    return Reply(
+        id=value.id,
+        model=value.model,
+        parts=tuple(parts),
+        finish=derive_finish(finish_reason(value.stop_reason), parts),
+        reported_finish=value.stop_reason,
+        stop_sequence=value.stop_sequence,
+        usage=Usage(
+            input_tokens=(counts.input_tokens or 0) + cached + written,
+            output_tokens=counts.output_tokens or 0,
+            cached_tokens=cached,
+            cache_write_tokens=written,
+            reasoning_tokens=_count(maybe_object(details) or {}, "thinking_tokens") if details else 0,
+        ),
+    )
 
 
 def read_usage(usage: JsonObject) -> Usage:

@@ -1,14 +1,15 @@
-"""A Messages stream, read into canonical events.
+"""A Messages stream, read into canonical events: what its events mean, and whether their bytes may be forwarded.
 
 Believes the content and mistrusts the frame around it: a block may never start, start twice under one index, never
 stop, or bring its input whole; deltas may name an index nobody opened. Each block is rebuilt as the JSON it would be
 in a whole reply and read by the same reader, so a streamed reply equals the whole one by construction (the arguments
 of a call stay the text that was streamed). Errors never leave as exceptions: they become `Failed`.
 
-Cost is linear: fragments are kept in lists and joined once, when their block ends.
+Cost is linear: one typed decode for each event; fragments are kept in lists and joined once, when their block ends.
 """
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -30,18 +31,35 @@ from mustcall.core.streams.events import (
     UsageUpdated,
 )
 from mustcall.wire.codec import Provenance
+from mustcall.wire.framing import Framing
 from mustcall.wire.messages.blocks import dump_input, read_block
 from mustcall.wire.messages.errors import error_from_value
 from mustcall.wire.messages.inputs import parse_object
+from mustcall.wire.messages.repairs import EventOrder, mended
 from mustcall.wire.messages.reply import finish_reason, read_usage
-from mustcall.wire.reading import ShapeError, as_list, as_object, decode_json, maybe_object, read
+from mustcall.wire.messages.shape import (
+    BlockDelta,
+    BlockStart,
+    BlockStop,
+    LaterKind,
+    MessageDelta,
+    MessagesEvent,
+    MessageStart,
+    MessageStop,
+    read_event,
+    read_events,
+    read_text,
+)
+from mustcall.wire.reading import ShapeError, as_list, as_object, decode_json, maybe_object
 from mustcall.wire.sse import SseEvent
 
 __all__ = ["MessagesStreamDecoder"]
 
 _WIRE = Wire.MESSAGES
 _TERMINATOR = b"[DONE]"  # some servers add OpenAI's end mark
-_DELTA_BLOCKS = {"text_delta": "text", "thinking_delta": "thinking"}
+_LAST = SseEvent("message_stop", b'{"type":"message_stop"}')
+_NONE = -1
+_TEXT_HEAD = b"event: content_block_delta\ndata: "
 _EMPTY_BLOCKS: dict[str, JsonObject] = {
     "text": {"type": "text", "text": ""},
     "thinking": {"type": "thinking", "thinking": "", "signature": ""},
@@ -51,9 +69,10 @@ _EMPTY_BLOCKS: dict[str, JsonObject] = {
 class _Block:
     """One content block under construction."""
 
-    __slots__ = ("citations", "closed", "fragments", "index", "kind", "signature", "start")
+    __slots__ = ("citations", "closed", "fragments", "index", "kind", "number", "signature", "start")
 
-    def __init__(self, index: int, start: JsonObject) -> None:
+    def __init__(self, number: int, index: int, start: JsonObject) -> None:
+        self.number = number
         self.index = index
         self.start = start
         self.kind: str = start["type"]
@@ -63,45 +82,31 @@ class _Block:
         self.closed = False
 
 
-class _PlainText(msgspec.Struct, gc=False):
-    type: Literal["text_delta"]
-    text: str
-
-
-class _PlainDelta(msgspec.Struct, gc=False):
-    """A delta of nothing but text: by far the most common event, read in C and without a dict."""
-
-    type: Literal["content_block_delta"]
-    index: int
-    delta: _PlainText
-
-
-_plain = msgspec.json.Decoder(_PlainDelta)
-_TEXT_HEAD = b"event: content_block_delta\ndata: "
-_plain_run = msgspec.json.Decoder(list[_PlainDelta])
-
-
 class MessagesStreamDecoder:
     """Server-sent events in, canonical events out."""
 
     __slots__ = (
+        "_ahead",
         "_blocks",
         "_closed",
         "_count",
         "_done",
+        "_framing",
         "_fresh",
         "_opened",
+        "_order",
         "_provenance",
         "_reported",
         "_started",
         "_stop",
         "_usage",
+        "_writing",
         "_written",
     )
 
     def __init__(self, provenance: Provenance) -> None:
         self._provenance = provenance
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[int | None, _Block] = {}  # open ones, by the index the upstream gave
         self._closed: set[int] = set()
         self._opened: dict[str, list[_Block]] = {}  # by kind; closed ones are taken off when they are on top
         self._fresh = 0  # above every index ever used
@@ -111,54 +116,75 @@ class MessagesStreamDecoder:
         self._stop: str | None = None
         self._started = False
         self._done = False
+        self._writing: int = _NONE  # the index of the text block that was opened last, while it is open
         self._written: _Block | None = None  # what was peeled last
+        self._framing = Framing()
+        self._order = EventOrder()
+        self._ahead: tuple[list[SseEvent], Sequence[MessagesEvent | None]] | None = None
+
+    # --- whether bytes may be forwarded (`wire.regularity`) ----------------------------------------------------------
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Nothing: parts have their place alone."""
+        return ()
+
+    @property
+    def settled(self) -> bool:
+        """Whether the end was not announced yet."""
+        return not self._order.stopping
+
+    @property
+    def complete(self) -> bool:
+        """Whether a stop reason and `message_stop` came."""
+        return self._order.ended and self._order.stopping
+
+    def takes(self, block: bytes, events: list[SseEvent]) -> bool:
+        """Tell whether no repair is needed for these bytes; `feed_all` reads what was parsed for that."""
+        if not self._framing.takes(block):
+            return False
+        shapes = read_events(events)
+        self._ahead = events, shapes
+        return not any(map(self._order.repair, events, shapes))
+
+    # --- what events mean --------------------------------------------------------------------------------------------
 
     def feed(self, event: SseEvent) -> list[Event]:
         """Take one event; nothing comes out after `Ended` or `Failed`."""
-        if self._done or event.data.strip() == _TERMINATOR:
-            return []
-        if event.name == "content_block_delta":
-            try:
-                plain = _plain.decode(event.data)
-            except (msgspec.DecodeError, ValueError, RecursionError):
-                pass  # anything but text, or a text that is not quite so: read below with all care
-            else:
-                block = self._blocks.get(plain.index)
-                if block is not None and block.kind == "text":
-                    events: list[Event] = []
-                    self._grow(block, plain.delta.text, events)
-                    return events
-        try:
-            return self._take(as_object(decode_json(event.data)), event.name)
-        except ShapeError as error:
-            return self._fail(_garbage(f"the upstream's stream cannot be read: {error}"))
+        out: list[Event] = []
+        self._event(event, read_event(event.data), out)
+        return out
 
     def feed_all(self, events: list[SseEvent]) -> list[Event]:
-        """Take events that arrived together; runs of plain text are read in one step."""
+        """Take events that arrived together; neighbouring text of one block is joined."""
         out: list[Event] = []
-        run: list[SseEvent] = []
-        for event in events:
-            if event.name == "content_block_delta":
-                run.append(event)
+        ahead, self._ahead = self._ahead, None
+        shapes = ahead[1] if ahead is not None and ahead[0] is events else read_events(events)
+        texts: list[str] = []
+        number = self._writing
+        for event, shape in zip(events, shapes, strict=True):
+            if type(shape) is BlockDelta and shape.index == number and shape.delta.type == "text_delta":
+                texts.append(shape.delta.text or "")
                 continue
-            if run:
-                out.extend(self._take_run(run))
-                run = []
-            out.extend(self.feed(event))
-        if run:
-            out.extend(self._take_run(run))
+            if texts:
+                self._grow(self._blocks.get(number), "".join(texts), out)
+                texts.clear()
+            self._event(event, shape, out)
+            number = self._writing
+        if texts:
+            self._grow(self._blocks.get(number), "".join(texts), out)
         return out
 
     def peel(self, event: bytes) -> tuple[int, str] | None:
         """Read one delta of nothing but text."""
         if self._done or not event.startswith(_TEXT_HEAD) or event.find(b"\n", len(_TEXT_HEAD)) != len(event) - 2:
             return None
-        delta = read(_plain, memoryview(event)[len(_TEXT_HEAD) : -2])
-        block = self._blocks.get(delta.index) if delta is not None else None
-        if delta is None or block is None or block.kind != "text" or not delta.delta.text:
+        delta = read_text(memoryview(event)[len(_TEXT_HEAD) : -2])
+        block = self._blocks.get(delta[0]) if delta is not None else None
+        if delta is None or block is None or block.kind != "text":
             return None
         self._written = block
-        return block.index, delta.delta.text
+        return block.index, delta[1]
 
     def take_text(self, index: int, text: str) -> PartTextDelta:
         """Take the text of such deltas."""
@@ -166,116 +192,99 @@ class MessagesStreamDecoder:
         self._written.fragments.append(text)
         return PartTextDelta(index, text)
 
-    def _take_run(self, run: list[SseEvent]) -> list[Event]:
-        """Read deltas that follow each other: in one step if all are text of one block, else one by one."""
-        if len(run) > 1 and not self._done:
-            try:
-                deltas = _plain_run.decode(b"[%b]" % b",".join([event.data for event in run]))
-            except (msgspec.DecodeError, ValueError, RecursionError):
-                deltas = []
-            index = deltas[0].index if len(deltas) == len(run) else -1
-            block = self._blocks.get(index)
-            if block is not None and block.kind == "text" and all(delta.index == index for delta in deltas):
-                events: list[Event] = []
-                self._grow(block, "".join([delta.delta.text for delta in deltas]), events)
-                return events
-        return [event for one in run for event in self.feed(one)]
-
     def close(self) -> list[Event]:
         """Take the end of the bytes; a stop reason makes a reply complete even without `message_stop`."""
+        out: list[Event] = []
         if self._done:
-            return []
+            return out
         if self._reported is not None:
-            return self._end()
-        self._done = True
-        message = "the upstream's stream was cut before the reply was complete"
-        return [Failed(ErrorInfo(message=message, status=502, code="upstream_unavailable"))]
+            self._event(_LAST, MessageStop(), out)
+        else:
+            message = "the upstream's stream was cut before the reply was complete"
+            self._fail(ErrorInfo(message=message, status=502, code="upstream_unavailable"), out)
+        return out
 
-    def _take(self, value: JsonObject, name: str) -> list[Event]:
-        kind = value.get("type")
-        match kind if isinstance(kind, str) else name:
-            case "content_block_delta":
-                return self._delta(value)
-            case "content_block_start":
-                return self._block_start(value)
-            case "content_block_stop":
-                return self._block_stop(value)
-            case "message_start":
-                return self._message_start(value)
-            case "message_delta":
-                return self._message_delta(value)
-            case "message_stop":
-                return self._end()
-            case "error":
-                return self._fail(error_from_value(value), value)
+    def _event(self, event: SseEvent, shape: MessagesEvent | None, out: list[Event]) -> None:
+        """Take one event, and what it is if it fits; where it cannot be read, nothing of it comes out."""
+        if self._done:
+            return
+        known = len(out)
+        try:
+            self._meaning(self._mended(event, out) if shape is None else shape, out)
+        except ShapeError as error:
+            del out[known:]
+            message = f"the upstream's stream cannot be read: {error}"
+            self._fail(ErrorInfo(message=message, status=502, code="upstream_garbage"), out)
+
+    def _mended(self, event: SseEvent, out: list[Event]) -> MessagesEvent | None:
+        """Read an event that does not fit; None if it says nothing, or ended the stream with an error."""
+        if event.data.strip() == _TERMINATOR:
+            return None
+        value = as_object(decode_json(event.data))
+        given = value.get("type")
+        kind = given if isinstance(given, str) else event.name
+        shape = mended(value, kind)
+        if kind == "error" or (given is None and type(shape) is LaterKind and value.get("error")):
+            self._fail(error_from_value(value), out, value)
+            return None
+        return shape
+
+    def _meaning(self, shape: MessagesEvent | None, out: list[Event]) -> None:
+        match shape:
+            case BlockDelta():
+                self._delta(shape, out)
+            case BlockStart():
+                self._block_start(shape, out)
+            case BlockStop(index=index):
+                block = self._blocks.get(index)
+                if block is not None:
+                    self._close(block, out)
+            case MessageStart(message=head):
+                if not self._started:
+                    self._started = True
+                    out.append(Started(head.id or f"msg_{self._provenance.token}", head.model))
+                self._merge_usage(head.usage, out)
+            case MessageDelta(delta=ending):
+                self._begin(out)
+                self._reported = self._reported if ending.stop_reason is None else ending.stop_reason
+                self._stop = self._stop if ending.stop_sequence is None else ending.stop_sequence
+                self._merge_usage(shape.usage, out)
+            case MessageStop():
+                self._end(out)
             case _:
-                if kind is None and value.get("error"):
-                    return self._fail(error_from_value(value), value)
-                return []  # pings, and events of versions to come
+                pass  # pings, and events of versions to come
 
-    def _fail(self, error: ErrorInfo, raw: Any = None) -> list[Event]:
+    def _fail(self, error: ErrorInfo, out: list[Event], raw: Any = None) -> None:
         self._done = True
-        return [Failed(error, raw)]
-
-    def _message_start(self, value: JsonObject) -> list[Event]:
-        message = maybe_object(value.get("message")) or {}
-        events: list[Event] = []
-        if not self._started:
-            self._started = True
-            own_id, model = message.get("id"), message.get("model")
-            events.append(
-                Started(
-                    own_id if isinstance(own_id, str) and own_id else f"msg_{self._provenance.token}",
-                    model if isinstance(model, str) else "",
-                )
-            )
-        events.extend(self._merge_usage(message))
-        return events
+        self._writing = _NONE
+        out.append(Failed(error, raw))
 
     def _begin(self, events: list[Event]) -> None:
         if not self._started:
             self._started = True
             events.append(Started(f"msg_{self._provenance.token}", ""))
 
-    def _merge_usage(self, holder: JsonObject) -> list[Event]:
+    def _merge_usage(self, usage: JsonObject, events: list[Event]) -> None:
         """Lay new counts over the old ones: they are totals, and absent ones stay as they were."""
-        usage = maybe_object(holder.get("usage"))
-        if not usage:
-            return []
-        self._usage = {**self._usage, **{key: count for key, count in usage.items() if count is not None}}
-        return [UsageUpdated(read_usage(self._usage))]
+        if usage:
+            self._usage = {**self._usage, **{key: count for key, count in usage.items() if count is not None}}
+            events.append(UsageUpdated(read_usage(self._usage)))
 
-    def _message_delta(self, value: JsonObject) -> list[Event]:
-        events: list[Event] = []
-        self._begin(events)
-        delta = maybe_object(value.get("delta")) or {}
-        reported, stop = delta.get("stop_reason"), delta.get("stop_sequence")
-        if isinstance(reported, str):
-            self._reported = reported
-        if isinstance(stop, str):
-            self._stop = stop
-        events.extend(self._merge_usage(value))
-        return events
-
-    def _block_start(self, value: JsonObject) -> list[Event]:
-        start = maybe_object(value.get("content_block"))
-        kind = None if start is None else start.get("type")
-        if start is None or not isinstance(kind, str):
-            raise ShapeError("an object with a type", value.get("content_block"), "content_block")
-        index = value.get("index")
-        number = index if isinstance(index, int) else self._fresh
-        events: list[Event] = []
+    def _block_start(self, shape: BlockStart, events: list[Event]) -> None:
+        start = maybe_object(shape.content_block)
+        if start is None or not isinstance(start.get("type"), str):
+            raise ShapeError("an object with a type", shape.content_block, "content_block")
+        number = self._fresh if shape.index is None else shape.index
         self._begin(events)
         old = self._blocks.get(number)
         if old is not None:
             if old.start == start and not old.fragments:
-                return events  # the same event twice
-            self._close(number, old, events)  # a new block under an index still open: the old one is over
+                return  # the same event twice
+            self._close(old, events)  # a new block under an index still open: the old one is over
         self._open(number, start, events)
-        return events
 
     def _open(self, number: int, start: JsonObject, events: list[Event]) -> _Block:
-        block = _Block(self._count, start)
+        block = _Block(number, self._count, start)
         self._count += 1
         self._blocks[number] = block
         self._opened.setdefault(block.kind, []).append(block)
@@ -283,6 +292,7 @@ class MessagesStreamDecoder:
         self._closed.discard(number)
         events.append(PartStarted(block.index, self._first_form(block)))
         if block.kind == "text":
+            self._writing = number
             self._grow(block, start.get("text"), events)
         elif block.kind == "thinking":
             self._grow(block, start.get("thinking"), events)
@@ -305,8 +315,8 @@ class MessagesStreamDecoder:
     def _read(self, value: JsonObject, block: _Block) -> Part:
         return read_block(value, self._provenance.issuer, f"toolu_{self._provenance.token}_{block.index}")
 
-    def _grow(self, block: _Block, text: Any, events: list[Event]) -> None:
-        if not isinstance(text, str) or not text:
+    def _grow(self, block: _Block | None, text: Any, events: list[Event]) -> None:
+        if block is None or not isinstance(text, str) or not text:
             return
         block.fragments.append(text)
         if block.kind == "text":
@@ -316,36 +326,26 @@ class MessagesStreamDecoder:
         elif block.kind == "tool_use":
             events.append(ArgumentsDelta(block.index, text))
 
-    def _delta(self, value: JsonObject) -> list[Event]:
-        delta = maybe_object(value.get("delta"))
-        if delta is None:
-            return []
-        events: list[Event] = []
+    def _delta(self, shape: BlockDelta, events: list[Event]) -> None:
         self._begin(events)
-        kind, index = delta.get("type"), value.get("index")
-        number = index if isinstance(index, int) else None
-        match kind:
-            case "text_delta" | "thinking_delta":
-                block = self._block_for(number, _DELTA_BLOCKS[kind], events)
-                if block is not None:
-                    self._grow(block, delta.get("text" if kind == "text_delta" else "thinking"), events)
+        number, piece = shape.index, shape.delta
+        match piece.type:
+            case "text_delta":
+                self._grow(self._block_for(number, "text", events), piece.text, events)
+            case "thinking_delta":
+                self._grow(self._block_for(number, "thinking", events), piece.thinking, events)
             case "input_json_delta":
-                block = self._input_block(number)
-                if block is not None:
-                    partial = delta.get("partial_json")
-                    self._grow(block, dump_input(partial), events)
+                self._grow(self._input_block(number), piece.partial_json, events)
             case "signature_delta":
                 block = self._latest(number, "thinking")
-                signature = delta.get("signature")
-                if block is not None and isinstance(signature, str):
-                    block.signature = signature
+                if block is not None and piece.signature is not None:
+                    block.signature = piece.signature
             case "citations_delta":
                 block = self._latest(number, "text")
-                if block is not None:
-                    block.citations.append(delta.get("citation"))
+                if block is not None and piece.citation is not None:
+                    block.citations.append(piece.citation)
             case _:
                 pass
-        return events
 
     def _block_for(self, number: int | None, kind: str, events: list[Event]) -> _Block | None:
         """Return the open block a text belongs to, opening one that never started; None for one that is over."""
@@ -358,24 +358,24 @@ class MessagesStreamDecoder:
         if block is not None:
             if block.kind == kind:
                 return block
-            self._close(number, block, events)
+            self._close(block, events)
         elif number in self._closed:
             return None
         return self._open(number, _EMPTY_BLOCKS[kind], events)
 
     def _input_block(self, number: int | None) -> _Block | None:
-        if number is not None and number in self._closed:
+        if number in self._closed:
             return None  # a late delta: the call is complete
-        block = self._blocks.get(number) if number is not None else None
+        block = self._blocks.get(number)
         if block is not None and block.kind.endswith("tool_use"):
             return block
         return self._latest(None, "tool_use")
 
     def _latest(self, number: int | None, kind: str) -> _Block | None:
         """Return the open block of this index if it is of this kind, else the last opened one that is."""
-        if number is not None and number in self._closed:
+        if number in self._closed:
             return None
-        block = self._blocks.get(number) if number is not None else None
+        block = self._blocks.get(number)
         if block is not None and block.kind == kind:
             return block
         opened = self._opened.get(kind, [])
@@ -383,19 +383,13 @@ class MessagesStreamDecoder:
             opened.pop()
         return opened[-1] if opened else None
 
-    def _block_stop(self, value: JsonObject) -> list[Event]:
-        events: list[Event] = []
-        index = value.get("index")
-        block = self._blocks.get(index) if isinstance(index, int) else None
-        if isinstance(index, int) and block is not None:
-            self._close(index, block, events)
-        return events
-
-    def _close(self, number: int, block: _Block, events: list[Event]) -> None:
+    def _close(self, block: _Block, events: list[Event]) -> None:
         """End a block: say what only its end tells, then its final form."""
-        del self._blocks[number]
+        del self._blocks[block.number]
+        if block.number == self._writing:
+            self._writing = _NONE
         block.closed = True
-        self._closed.add(number)
+        self._closed.add(block.number)
         if block.kind == "tool_use" and not block.fragments:
             # No deltas: the input came whole with the start, `{}` included.
             self._grow(block, dump_input(block.start.get("input")), events)
@@ -429,16 +423,10 @@ class MessagesStreamDecoder:
                 return msgspec.structs.replace(call, arguments_json=text, origin=exact)
         return self._read(value, block)
 
-    def _end(self) -> list[Event]:
-        events: list[Event] = []
+    def _end(self, events: list[Event]) -> None:
         self._begin(events)
-        for number, block in sorted(self._blocks.items(), key=lambda item: item[1].index):
-            self._close(number, block, events)
+        for block in sorted(self._blocks.values(), key=lambda block: block.index):
+            self._close(block, events)
         events.append(Finished(finish_reason(self._reported), self._reported, self._stop))
         events.append(Ended())
         self._done = True
-        return events
-
-
-def _garbage(message: str) -> ErrorInfo:
-    return ErrorInfo(message=message, status=502, code="upstream_garbage")

@@ -13,25 +13,27 @@ from mustcall.core.reply import Reply
 from mustcall.wire.chat.shape import is_regular
 from mustcall.wire.chat.stream_decode import ChatStreamDecoder
 from mustcall.wire.codec import Provenance, StreamDecoder, StreamRegularity
-from mustcall.wire.regularity import messages, responses, responses_bodies
+from mustcall.wire.messages import shape as messages
+from mustcall.wire.messages.stream_decode import MessagesStreamDecoder
+from mustcall.wire.regularity import responses, responses_bodies
 
 __all__ = ["StreamRegularity", "is_regular_body", "regularity_for", "respelled"]
 
 _STREAMS: dict[Wire, Callable[[], StreamRegularity]] = {
     Wire.CHAT: lambda: ChatStreamDecoder(Provenance()),
     Wire.RESPONSES: responses.ResponsesRegularity,
-    Wire.MESSAGES: messages.MessagesRegularity,
+    Wire.MESSAGES: lambda: MessagesStreamDecoder(Provenance()),
 }
 _BODIES: dict[Wire, Callable[[bytes], bool]] = {
     Wire.CHAT: is_regular,
     Wire.RESPONSES: responses_bodies.is_regular_body,
-    Wire.MESSAGES: messages.is_regular_body,
+    Wire.MESSAGES: messages.is_regular,
 }
 
 
 def regularity_for(wire: Wire, decoder: StreamDecoder | None = None) -> StreamRegularity:
     """Return a fresh judge of one stream; `decoder` is what reads it, and judges it where it parses for both."""
-    return decoder if isinstance(decoder, ChatStreamDecoder) else _STREAMS[wire]()
+    return decoder if isinstance(decoder, ChatStreamDecoder | MessagesStreamDecoder) else _STREAMS[wire]()
 
 
 def is_regular_body(wire: Wire, body: bytes) -> bool:
