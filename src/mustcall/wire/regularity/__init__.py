@@ -13,25 +13,27 @@ from mustcall.core.reply import Reply
 from mustcall.wire.chat.shape import is_regular
 from mustcall.wire.chat.stream_decode import ChatStreamDecoder
 from mustcall.wire.codec import Provenance, StreamDecoder, StreamRegularity
-from mustcall.wire.regularity import messages, responses, responses_bodies
+from mustcall.wire.regularity import messages
+from mustcall.wire.responses import shape as responses
+from mustcall.wire.responses.stream_decode import ResponsesStreamDecoder
 
 __all__ = ["StreamRegularity", "is_regular_body", "regularity_for", "respelled"]
 
 _STREAMS: dict[Wire, Callable[[], StreamRegularity]] = {
     Wire.CHAT: lambda: ChatStreamDecoder(Provenance()),
-    Wire.RESPONSES: responses.ResponsesRegularity,
+    Wire.RESPONSES: lambda: ResponsesStreamDecoder(Provenance()),
     Wire.MESSAGES: messages.MessagesRegularity,
 }
 _BODIES: dict[Wire, Callable[[bytes], bool]] = {
     Wire.CHAT: is_regular,
-    Wire.RESPONSES: responses_bodies.is_regular_body,
+    Wire.RESPONSES: responses.is_regular,
     Wire.MESSAGES: messages.is_regular_body,
 }
 
 
 def regularity_for(wire: Wire, decoder: StreamDecoder | None = None) -> StreamRegularity:
     """Return a fresh judge of one stream; `decoder` is what reads it, and judges it where it parses for both."""
-    return decoder if isinstance(decoder, ChatStreamDecoder) else _STREAMS[wire]()
+    return decoder if isinstance(decoder, ChatStreamDecoder | ResponsesStreamDecoder) else _STREAMS[wire]()
 
 
 def is_regular_body(wire: Wire, body: bytes) -> bool:
