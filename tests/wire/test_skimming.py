@@ -53,26 +53,36 @@ def messages_body(text: str | None, inputs: list[Any], finish: str | None, numbe
     return {**head, "stop_reason": finish, "stop_sequence": None, "usage": usage}
 
 
-def responses_body(text: str | None, calls: list[tuple[str, str]], numbers: list[int]) -> dict[str, Any]:
+def responses_body(
+    said: list[dict[str, Any]],
+    thoughts: list[Any],
+    calls: list[tuple[str, str]],
+    numbers: list[int],
+    reason: str | None,
+) -> dict[str, Any]:
     """A response as OpenAI writes it."""
-    part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-    message: dict[str, Any] = {
-        "id": "msg_1",
-        "type": "message",
-        "status": "completed",
-        "role": "assistant",
-        "content": [part],
-    }
-    output: list[Any] = [] if text is None else [message]
+    message = {"id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "content": said}
+    output: list[Any] = [{"id": f"rs_{at}", "type": "reasoning", **thought} for at, thought in enumerate(thoughts)]
+    output += [{**message, "phase": "final_answer"}] if said else []
     output += [
         {"id": f"fc_{at}", "type": "function_call", "status": "completed", "call_id": f"call_{at}", "name": name}
-        | {"arguments": arguments}
+        | {"arguments": arguments, "namespace": name if at else None}
         for at, (name, arguments) in enumerate(calls)
     ]
+    output += [{"id": "ctc", "type": "custom_tool_call", "call_id": "c", "name": "p", "input": "x"}] * len(calls[:1])
     usage: dict[str, Any] = {"input_tokens": numbers[0], "output_tokens": numbers[1], "total_tokens": sum(numbers[:2])}
     usage |= {"input_tokens_details": {"cached_tokens": numbers[2]}, "output_tokens_details": {"reasoning_tokens": 0}}
-    head = {"id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "model": "m", "error": None}
-    return {**head, "incomplete_details": None, "tools": [], "output": output, "usage": usage}
+    head: dict[str, Any] = {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": "m",
+        "error": None,
+        "tools": [],
+    }
+    head |= {"status": "completed" if reason is None else "incomplete"}
+    head |= {"incomplete_details": None if reason is None else {"reason": reason}}
+    return {**head, "output": output, "usage": usage}
 
 
 def bare(reply: Reply) -> Reply:
@@ -109,9 +119,25 @@ bodies = st.one_of(
         st.just(Wire.RESPONSES),
         st.builds(
             responses_body,
-            st.none() | texts,
+            st.lists(
+                texts.map(lambda text: {"type": "output_text", "text": text, "logprobs": None})
+                | texts.map(lambda text: {"type": "refusal", "refusal": text}),
+                max_size=2,
+            ),
+            st.lists(
+                st.fixed_dictionaries(
+                    {"summary": st.lists(texts.map(lambda text: {"type": "summary_text", "text": text}), max_size=2)},
+                    optional={
+                        "content": st.none()
+                        | st.lists(texts.map(lambda text: {"type": "t", "text": text}), max_size=2),
+                        "encrypted_content": st.none() | texts,
+                    },
+                ),
+                max_size=2,
+            ),
             st.lists(st.tuples(texts.filter(bool), texts), max_size=3),
             st.lists(counts, min_size=3, max_size=3),
+            st.sampled_from([None, "max_output_tokens", "content_filter", "new"]),
         ),
     ),
 )
