@@ -4,12 +4,12 @@ from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.engine.replies.delivery import Delivery
+from mustcall.engine.replies.respelling import respelled
 from mustcall.engine.replies.stream_relay import StreamRelay
 from mustcall.policy.reply.gate import Gate
 from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanTargets
 from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.registry import codec_for
-from mustcall.wire.regularity import respelled
 
 __all__ = ["Flowing"]
 
@@ -23,7 +23,7 @@ class Flowing:
         self.delivery = Delivery(codec, request, ReplyStamp(token="t", created=5), self._log)
         decoder = codec.stream_decoder(Provenance(issuer="u", token="t"))
         scanner, gate = ReplyScanner(lookout, "t"), Gate(closed=held)
-        self.flow = StreamRelay(decoder, wire, scanner, gate, self.delivery, raw=not held)
+        self.flow = StreamRelay(decoder, True, scanner, gate, self.delivery, raw=not held)
 
     def carry(self, pieces: list[bytes]) -> tuple[bytes, bool]:
         """Return what goes out if the reply is accepted as it is, and whether that is the upstream's own bytes."""

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.origin import Wire
+from mustcall.engine.replies.respelling import respelled
 from mustcall.testing import Call, Say, Think, Turn
 from mustcall.testing.render import Stamp, build_reply
 from mustcall.wire.codec import Provenance
 from mustcall.wire.registry import codec_for
-from mustcall.wire.regularity import is_regular_body, respelled
 
 Bend = Callable[[dict[str, Any]], Any]
 
@@ -40,7 +40,7 @@ def dump(value: Any) -> bytes:
 @pytest.mark.parametrize("name", TURNS)
 def test_healthy_replies_are_regular(wire: Wire, name: str) -> None:
     """Rule 112: what a healthy server sends is forwarded, fields of tomorrow included."""
-    assert is_regular_body(wire, dump({**body(wire, TURNS[name]), "future": [1.0]}))
+    assert codec_for(wire).is_regular(dump({**body(wire, TURNS[name]), "future": [1.0]}))
 
 
 MINIMAL: dict[Wire, dict[str, Any]] = {
@@ -53,9 +53,9 @@ MINIMAL: dict[Wire, dict[str, Any]] = {
 @pytest.mark.parametrize("wire", Wire)
 def test_small_servers_and_unknown_contents_are_regular(wire: Wire) -> None:
     """Rule 112: what no client needs may be left out, and what it does not know has its own type."""
-    assert is_regular_body(wire, dump(MINIMAL[wire]))
-    assert not is_regular_body(wire, dump({**MINIMAL[wire], "id": None}))
-    assert not is_regular_body(wire, dump(MINIMAL[wire])[:-1] + b',"x":"\xff"}')
+    assert codec_for(wire).is_regular(dump(MINIMAL[wire]))
+    assert not codec_for(wire).is_regular(dump({**MINIMAL[wire], "id": None}))
+    assert not codec_for(wire).is_regular(dump(MINIMAL[wire])[:-1] + b',"x":"\xff"}')
 
 
 def chat_call(**changes: Any) -> Bend:
@@ -110,16 +110,16 @@ BENDS: dict[Wire, dict[str, Bend]] = {
 def test_bent_replies_are_not(wire: Wire, bend: str) -> None:
     """Rule 127: what a client would crash on, or read in another way, is not forwarded."""
     value = json.loads(dump(body(wire, TURNS["calls"])))
-    assert is_regular_body(wire, dump(value))
+    assert codec_for(wire).is_regular(dump(value))
     BENDS[wire][bend](value)
-    assert not is_regular_body(wire, dump(value))
+    assert not codec_for(wire).is_regular(dump(value))
 
 
 @pytest.mark.parametrize("wire", Wire)
 @given(data=st.binary() | st.text().map(str.encode))
 def test_it_never_raises(wire: Wire, data: bytes) -> None:
     """Whatever the bytes are, the answer is yes or no."""
-    assert is_regular_body(wire, data) in (True, False)
+    assert codec_for(wire).is_regular(data) in (True, False)
 
 
 @pytest.mark.parametrize("wire", Wire)

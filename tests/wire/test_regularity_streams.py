@@ -12,7 +12,8 @@ from mustcall.core.origin import Wire
 from mustcall.testing import Call, Say, Think, Turn
 from mustcall.testing.render import Stamp, stream_reply
 from mustcall.testing.script import Refuse
-from mustcall.wire.regularity import regularity_for
+from mustcall.wire.codec import Provenance
+from mustcall.wire.registry import codec_for
 from mustcall.wire.sse import SseDecoder
 
 TOOLS: dict[Wire, list[dict[str, Any]]] = {
@@ -42,7 +43,7 @@ def frames(wire: Wire, turn: Turn) -> list[bytes]:
 
 def is_regular(wire: Wire, data: bytes, size: int = 1 << 20) -> bool:
     """Whether a stream could be forwarded from its first to its last byte."""
-    judge, sse = regularity_for(wire), SseDecoder()
+    judge, sse = codec_for(wire).stream_decoder(Provenance()), SseDecoder()
     blocks = [sse.frame(data[at : at + size]) for at in range(0, len(data), size)]
     pieces = [(block, sse.read(block)) for block in blocks if block]
     pieces.append(sse.close_block())
@@ -226,7 +227,7 @@ def test_an_id_is_announced_once() -> None:
     added = [value for name, value in events if name == "response.output_item.added"]
     assert len(added) > 1
     added[1]["item"]["id"] = added[0]["item"]["id"]
-    judge, sse = regularity_for(Wire.RESPONSES), SseDecoder()
+    judge, sse = codec_for(Wire.RESPONSES).stream_decoder(Provenance()), SseDecoder()
     taken: list[bool] = []
     for name, value in events:
         block = sse.frame(write([(name, value)]))
@@ -239,7 +240,7 @@ def test_an_id_is_announced_once() -> None:
 @pytest.mark.parametrize("wire", Wire)
 def test_the_end_waits_to_be_settled(wire: Wire) -> None:
     """Rule 135: bytes that announce an end are not let go before the end is there."""
-    judge, sse = regularity_for(wire), SseDecoder()
+    judge, sse = codec_for(wire).stream_decoder(Provenance()), SseDecoder()
     marks = {Wire.CHAT: b'"finish_reason":"stop"', Wire.RESPONSES: b"output_text.done", Wire.MESSAGES: b"message_delta"}
     for frame in frames(wire, TURNS["text"]):
         block = sse.frame(frame)

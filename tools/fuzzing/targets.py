@@ -33,8 +33,6 @@ from mustcall.policy.schema.tool_schemas import compile_schema
 from mustcall.wire.codec import Provenance, ReplyStamp, Target
 from mustcall.wire.outline import is_error_body
 from mustcall.wire.registry import codec_for
-from mustcall.wire.regularity import is_regular_body
-from mustcall.wire.skimming import skim
 from mustcall.wire.sse import SseDecoder, SseFramer
 
 __all__ = ["TARGETS", "Fuzzed"]
@@ -85,8 +83,8 @@ def _wire(wire: Wire) -> Callable[[bytes], None]:
             codec.decode_reply(data, _PROVENANCE)
         codec.decode_error(500, data)
         is_error_body(data)
-        is_regular_body(wire, data)
-        skim(wire, data)
+        codec.is_regular(data)
+        codec.read_regular(data, _PROVENANCE)
 
     return take
 

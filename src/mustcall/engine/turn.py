@@ -19,12 +19,12 @@ from mustcall.engine.attempts.teaching import Teaching
 from mustcall.engine.off_loop import HEAVY_PIECE, LARGE, heavily
 from mustcall.engine.records import request_digest
 from mustcall.engine.replies.outlets import WHOLE, Outlet, P
+from mustcall.engine.replies.respelling import respelled
 from mustcall.engine.replies.stream_relay import StreamRelay
 from mustcall.engine.turn_context import TurnContext
 from mustcall.policy.scanning.reply_scanner import ScanFindings
 from mustcall.policy.turn.remedy import ACCEPTED
 from mustcall.upstream.http1.idle import IdleTimer
-from mustcall.wire.regularity import respelled
 
 __all__ = ["EngineTurn"]
 

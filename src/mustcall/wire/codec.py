@@ -26,7 +26,7 @@ from mustcall.core.request import Request
 from mustcall.core.streams.events import Event, PartTextDelta
 from mustcall.wire.sse import SseEvent
 
-__all__ = ["Codec", "Peek", "Provenance", "ReplyStamp", "StreamDecoder", "StreamEncoder", "StreamRegularity", "Target"]
+__all__ = ["Codec", "Peek", "Provenance", "ReplyStamp", "StreamDecoder", "StreamEncoder", "Target", "WireDeviation"]
 
 
 class Peek(msgspec.Struct, frozen=True):
@@ -77,8 +77,21 @@ class ReplyStamp(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str = ""
 
 
+class WireDeviation(msgspec.Struct, frozen=True):
+    """What servers send that is not the wire's: what is seen, how it is read, who sends or minds it, where known."""
+
+    seen: str
+    read: str
+    who: str = ""
+
+
 class StreamDecoder(Protocol):
-    """Server-sent events in, canonical events out, in the order `core.streams.events` promises."""
+    """Server-sent events in, canonical events out, in the order `core.streams.events` promises.
+
+    A decoder also judges whether the bytes may be forwarded: only if every client reads in them what we read. Decoders
+    understand far more than a wire allows, and official SDKs crash on what is only understood, or read something else
+    than was judged. Strict means what a client needs: unknown fields, and events of versions to come, always fit.
+    """
 
     def feed(self, event: SseEvent) -> list[Event]:
         """Take one event; after `Failed` or `Ended` nothing more comes out."""
@@ -102,10 +115,6 @@ class StreamDecoder(Protocol):
     def close(self) -> list[Event]:
         """Take the end of the bytes: `Ended` if the reply was complete, `Failed` if it was cut."""
         ...
-
-
-class StreamRegularity(Protocol):
-    """One stream on one wire."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -211,6 +220,18 @@ class Codec(Protocol):
 
     def decode_reply(self, body: bytes, provenance: Provenance) -> Reply:
         """Read an upstream's whole reply; raise `UpstreamGarbage`, or `UpstreamRejected` for an error in a 200."""
+        ...
+
+    def is_regular(self, body: bytes) -> bool:
+        """Tell whether a whole reply is written as the wire says, so that its bytes may be forwarded; never raises."""
+        ...
+
+    def read_regular(self, body: bytes, provenance: Provenance) -> Reply | None:
+        """Return what a regular reply means, None for one of another shape, which `decode_reply` reads.
+
+        The reply has no exact form and nothing that only its own wire has a word for: it may be judged, counted and
+        written on another wire, but not on its own.
+        """
         ...
 
     def encode_reply(self, reply: Reply, caller: Request, stamp: ReplyStamp, log: AdaptationLog) -> JsonObject:

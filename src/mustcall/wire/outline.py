@@ -13,12 +13,9 @@ from mustcall.core.origin import Wire
 from mustcall.wire.chat.shape import chat_outline
 from mustcall.wire.messages.shape import messages_outline
 from mustcall.wire.reading import read
+from mustcall.wire.responses.shape import responses_outline
 
 __all__ = ["is_error_body", "is_error_of", "is_reply", "not_a_reply", "rename_model"]
-
-
-class _Responses(msgspec.Struct):
-    output: list[msgspec.Raw]
 
 
 class _ErrorBody(msgspec.Struct):
@@ -51,7 +48,7 @@ _ERRORS: dict[Wire, msgspec.json.Decoder[Any]] = {
 
 _OUTLINES: dict[Wire, msgspec.json.Decoder[Any]] = {
     Wire.CHAT: chat_outline,
-    Wire.RESPONSES: msgspec.json.Decoder(_Responses),
+    Wire.RESPONSES: responses_outline,
     Wire.MESSAGES: messages_outline,
 }
 _error_body = msgspec.json.Decoder(_ErrorBody)

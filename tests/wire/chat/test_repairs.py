@@ -20,7 +20,6 @@ from mustcall.wire.chat import ChatCodec
 from mustcall.wire.chat.repairs import REPAIRS, ChunkOrder
 from mustcall.wire.chat.shape import is_regular, read_chunk
 from mustcall.wire.codec import Provenance
-from mustcall.wire.regularity import regularity_for
 from mustcall.wire.sse import SseDecoder, SseEvent
 
 _FROM = Provenance(issuer="u", token="t")
@@ -112,8 +111,7 @@ def test_what_was_parsed_to_be_forwarded_is_read(turn: Turn, data: st.DataObject
     block = b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks) + b"data: [DONE]\n\n"
     plain, asked = ChatCodec().stream_decoder(_FROM), ChatCodec().stream_decoder(_FROM)
     events = SseDecoder().read(block)
-    assert regularity_for(Wire.CHAT, asked) is asked
-    assert regularity_for(Wire.CHAT, asked).takes(block, events) is regularity_for(Wire.CHAT).takes(block, events)
+    assert asked.takes(block, events) is ChatCodec().stream_decoder(Provenance()).takes(block, events)
     assert asked.feed_all(events) == plain.feed_all(events)
 
 

@@ -17,9 +17,8 @@ from mustcall.testing import Call, Say, Think, Turn
 from mustcall.testing.render import Stamp, stream_reply
 from mustcall.wire.codec import Provenance
 from mustcall.wire.messages import MessagesCodec
-from mustcall.wire.messages.repairs import REPAIRS, EventOrder
+from mustcall.wire.messages.repairs import REPAIRS, MessageOrder
 from mustcall.wire.messages.shape import is_regular, read_event
-from mustcall.wire.regularity import regularity_for
 from mustcall.wire.sse import SseDecoder, SseEvent
 
 Json = dict[str, Any]
@@ -144,9 +143,7 @@ def test_what_was_parsed_to_be_forwarded_is_read(turn: Turn, data: st.DataObject
     block = b"".join(b"event: %b\ndata: %b\n\n" % (name.encode(), _dump(value)) for name, value in events)
     plain, asked = MessagesCodec().stream_decoder(_FROM), MessagesCodec().stream_decoder(_FROM)
     read = SseDecoder().read(block)
-    judge = regularity_for(Wire.MESSAGES, asked)
-    assert judge is asked
-    assert judge.takes(block, read) is regularity_for(Wire.MESSAGES).takes(block, read)
+    assert asked.takes(block, read) is MessagesCodec().stream_decoder(Provenance()).takes(block, read)
     assert asked.feed_all(read) == plain.feed_all(read)
 
 
@@ -186,7 +183,7 @@ _BROKEN = b'{"type":"content_block_stop","index":0,"x":"\xff"}'
 
 def _named(*events: tuple[str, Any]) -> list[str]:
     """The repairs that events need, up to the first."""
-    order = EventOrder()
+    order = MessageOrder()
     data = [SseEvent(name, _dump(value)) for name, value in events]
     return [order.repair(event, read_event(event.data)) for event in data]
 
@@ -282,7 +279,7 @@ def test_what_needs_a_repair_is_read(name: str) -> None:
     """Rule 127: what is not the wire's is read as its row says, and not forwarded."""
     events, said = _READ[name]
     block = b"".join((b"event: %b\n" % n.encode() if n else b"") + b"data: %b\n\n" % _dump(v) for n, v in events)
-    assert not regularity_for(Wire.MESSAGES).takes(block, SseDecoder().read(block))
+    assert not MessagesCodec().stream_decoder(_FROM).takes(block, SseDecoder().read(block))
     assert _said(_reply(events)) == said
 
 

@@ -20,6 +20,7 @@ from mustcall.engine.off_loop import HEAVY_PIECE, LARGE, heavily, heft, is_heavy
 from mustcall.engine.replies.kept_errors import without_frames
 from mustcall.engine.replies.letting import holds, trusts
 from mustcall.engine.replies.outlets import Outlet, P
+from mustcall.engine.replies.respelling import respelled
 from mustcall.engine.replies.restoring import without_empty_text
 from mustcall.engine.replies.stream_relay import StreamRelay
 from mustcall.engine.turn_context import TurnContext
@@ -28,8 +29,6 @@ from mustcall.policy.reply.gate import Gate
 from mustcall.policy.scanning.reply_scanner import ReplyScanner
 from mustcall.upstream.http1.idle import IdleTimer
 from mustcall.upstream.retry import Answer
-from mustcall.wire.regularity import is_regular_body, respelled
-from mustcall.wire.skimming import skim
 
 __all__ = ["Attempt"]
 
@@ -94,9 +93,8 @@ class Attempt(Generic[P]):
 
     def _relayed(self, scanner: ReplyScanner, gate: Gate, *, raw: bool) -> StreamRelay[P]:
         context = self._context
-        shared = context.inbound.wire if context.same_wire else None
         decoder, limits = context.theirs.stream_decoder(context.provenance), context.services.limits
-        return StreamRelay(decoder, shared, scanner, gate, self._outlet, raw=raw, limits=limits)
+        return StreamRelay(decoder, context.same_wire, scanner, gate, self._outlet, raw=raw, limits=limits)
 
     def check_time(self, relay: StreamRelay[P]) -> None:
         """Raise once the time is over for what waits (rule 97); what already flows has no deadline, but must flow."""
@@ -177,12 +175,12 @@ class Attempt(Generic[P]):
         context, waits, same_wire = self._context, self._outlet.waits, self._context.same_wire
         raw = waits and self.forwards and not context.services.controls.metadata
         skims = context.turn_state.names.trivial if raw else waits and not same_wire
-        skimmed = skim(context.theirs.wire, body, context.turn_state.issuer, not same_wire) if skims else None
+        skimmed = context.theirs.read_regular(body, context.provenance) if skims else None
         if skimmed is not None and self._echoing.is_clear(skimmed):
             self._body, self._raw, self.skimmed = body, raw, True
             return skimmed
         reply = context.theirs.decode_reply(body, context.provenance)
-        if same_wire and not is_regular_body(context.inbound.wire, body):
+        if same_wire and not context.theirs.is_regular(body):
             return respelled(reply, context.log)
         self._body, self._raw = body, raw
         return reply

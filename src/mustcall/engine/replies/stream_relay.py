@@ -2,7 +2,7 @@
 
 While nothing has to change on a shared wire, what goes out are the upstream's own bytes: an event's bytes follow as
 soon as all it means may be seen. The first change ends that, and so do the first bytes that are not strictly the
-wire's (`wire.regularity`): what follows is written anew.
+wire's (`StreamDecoder.takes`): what follows is written anew.
 
 Cost: each event is decoded and scanned once, runs of text deltas by their stencil. Bytes that must wait are kept as
 they came.
@@ -12,7 +12,6 @@ from typing import Generic
 
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
 from mustcall.core.limits import DEFAULTS, GatewayLimits
-from mustcall.core.origin import Wire
 from mustcall.core.reply import Reply, Usage
 from mustcall.core.streams.assembler import Assembler
 from mustcall.core.streams.events import Ended, Event, Failed, PartReasoningDelta, PartTextDelta
@@ -25,7 +24,6 @@ from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanFindings
 from mustcall.wire.codec import StreamDecoder
 from mustcall.wire.delta_template import DeltaTemplate
 from mustcall.wire.reading import is_utf8
-from mustcall.wire.regularity import regularity_for
 from mustcall.wire.sse import Silence, SseDecoder, SseEvent
 
 __all__ = ["StreamRelay"]
@@ -42,13 +40,13 @@ _SAID = frozenset({PartTextDelta, PartReasoningDelta})
 class StreamRelay(Generic[P]):
     """The stream of one attempt. At its end either `error` is set or `reply` can be taken.
 
-    `shared` is the wire of both sides, if it is one.
+    `shared` says that both sides have one wire.
     """
 
     def __init__(
         self,
         decoder: StreamDecoder,
-        shared: Wire | None,
+        shared: bool,
         lens: ReplyScanner,
         gate: Gate,
         outlet: Outlet[P],
@@ -58,7 +56,7 @@ class StreamRelay(Generic[P]):
     ) -> None:
         self._sse = SseDecoder(limits)
         self._decoder = decoder
-        regularity = self._regularity = None if shared is None else regularity_for(shared, decoder)
+        self._shared = shared
         self._regular = True
         self._gate = gate
         self._outlet = outlet
@@ -79,9 +77,9 @@ class StreamRelay(Generic[P]):
         #: Whether the last of it said nothing.
         self.quiet = False
         #: Whether the caller gets the upstream's own bytes.
-        self.raw = raw and regularity is not None
-        if raw and regularity is not None:
-            outlet.named_by(lambda: regularity.names)
+        self.raw = raw and shared
+        if self.raw:
+            outlet.named_by(lambda: decoder.names)
         #: What the stream failed with; the upstream's own word may have the model's generation in it (rule 128).
         self.error: MustcallError | None = None
         self._deltas = 0
@@ -229,7 +227,7 @@ class StreamRelay(Generic[P]):
     @property
     def irregular(self) -> bool:
         """Whether the bytes were not strictly the caller's wire: what they mean must not be said in their form."""
-        return self._regularity is not None and not (self._regular and self._regularity.complete)
+        return self._shared and not (self._regular and self._decoder.complete)
 
     def rest(self) -> P:
         """Return the bytes that waited, as they came."""
@@ -256,8 +254,7 @@ class StreamRelay(Generic[P]):
         """Take the events of one piece and return what may go out."""
         if not block:
             return self._nothing
-        regularity = self._regularity
-        if regularity is not None and self._regular and not regularity.takes(block, events):
+        if self._shared and self._regular and not self._decoder.takes(block, events):
             # Bytes that wait are void: what they mean is written anew.
             self._regular = self.raw = False
             self._held.clear()
@@ -270,11 +267,8 @@ class StreamRelay(Generic[P]):
             self.silence.end()
         if not _SAID.isdisjoint(map(type, decoded)):
             self._deltas += len(events)  # those of a run are decoded as one
-        if regularity is None or not self.raw:
-            self._take(decoded)
-            return self._write()
         self._take(decoded)
-        return self._let_out(block)
+        return self._let_out(block) if self.raw else self._write()
 
     def _let_out(self, block: bytes) -> P:
         """Return what may go out after a piece: its bytes if all they mean may be seen, else they wait."""
@@ -285,7 +279,7 @@ class StreamRelay(Generic[P]):
             self._held.clear()
             return self._write()
         self._held.append(block)
-        if not gate.begun or gate.stopped or lens.pending or not (self._regularity and self._regularity.settled):
+        if not gate.begun or gate.stopped or lens.pending or not self._decoder.settled:
             return self._nothing
         released, self._released = self._released, []
         held, self._held = b"".join(self._held), []

@@ -7,9 +7,10 @@ from mustcall.core.errors import ErrorInfo
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.reply import Reply
 from mustcall.core.request import Request
-from mustcall.wire.chat.reply import decode_reply, encode_reply
+from mustcall.wire.chat.reply import decode_reply, encode_reply, regular_reply
 from mustcall.wire.chat.request_decode import decode_request, peek
 from mustcall.wire.chat.request_encode import encode_request
+from mustcall.wire.chat.shape import is_regular
 from mustcall.wire.chat.stream_decode import ChatStreamDecoder
 from mustcall.wire.chat.stream_encode import KEEPALIVE, ChatStreamEncoder
 from mustcall.wire.codec import Peek, Provenance, ReplyStamp, StreamDecoder, StreamEncoder, Target
@@ -50,6 +51,14 @@ class ChatCodec:
     def decode_reply(self, body: bytes, provenance: Provenance) -> Reply:
         """Read a whole reply."""
         return decode_reply(body, provenance)
+
+    def is_regular(self, body: bytes) -> bool:
+        """Tell whether a whole reply may be forwarded."""
+        return is_regular(body)
+
+    def read_regular(self, body: bytes, provenance: Provenance) -> Reply | None:
+        """Return what a regular reply means."""
+        return regular_reply(body, provenance)
 
     def encode_reply(self, reply: Reply, caller: Request, stamp: ReplyStamp, log: AdaptationLog) -> JsonObject:
         """Write a whole reply."""

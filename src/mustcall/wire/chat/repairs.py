@@ -8,44 +8,35 @@ before a value that cannot be read is not lost.
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from mustcall.core.origin import JsonObject
 from mustcall.wire.chat.parts import EXTRA_CONTENT, arguments_text, thinking_text
 from mustcall.wire.chat.shape import CallDelta, CallPiece, ChatChunk, ChatDelta, ChoiceDelta, is_failure
+from mustcall.wire.codec import WireDeviation
 from mustcall.wire.reading import ShapeError, as_list, as_object, maybe_object, opt_list, opt_str
 from mustcall.wire.sse import SseEvent
 
-__all__ = ["REPAIRS", "ChatRepair", "ChunkOrder", "mended"]
-
-
-class ChatRepair(msgspec.Struct, frozen=True):
-    """One deviation: what is seen, how it is read, and who sends it or minds it, where that is known."""
-
-    seen: str
-    read: str
-    who: str = ""
+__all__ = ["REPAIRS", "ChunkOrder", "mended"]
 
 
 REPAIRS = {
     # What comes out of order in a stream (`ChunkOrder`); `stream_decode` trusts no order.
-    "named": ChatRepair("an event with a name", "by its data; `error` is an error"),
-    "after end": ChatRepair("an event after `[DONE]` or an error", "not at all"),
-    "no head": ChatRepair("a chunk without id, model, time or kind", "without them", "openai-node promises them"),
-    "no role": ChatRepair("a choice that begins without a role", "as the assistant's", "openai-node refuses it"),
-    "after finish": ChatRepair("text or calls after the finish reason", "as part of the reply"),
-    "call order": ChatRepair("calls on one index, an id or a name in each delta, an id twice", "by `streams.calls`"),
-    "misfit": ChatRepair("a chunk of another shape", "by the rows below, in `mended`"),
+    "named": WireDeviation("an event with a name", "by its data; `error` is an error"),
+    "after end": WireDeviation("an event after `[DONE]` or an error", "not at all"),
+    "no head": WireDeviation("a chunk without id, model, time or kind", "without them", "openai-node promises them"),
+    "no role": WireDeviation("a choice that begins without a role", "as the assistant's", "openai-node refuses it"),
+    "after finish": WireDeviation("text or calls after the finish reason", "as part of the reply"),
+    "call order": WireDeviation("calls on one index, an id or a name in each delta, an id twice", "by `streams.calls`"),
+    "misfit": WireDeviation("a chunk of another shape", "by the rows below, in `mended`"),
     # What does not fit the shape of a chunk or of a whole reply (`mended`; `reply` and `parts`).
-    "message": ChatRepair("`message` in place of the first delta", "as a delta"),
-    "content list": ChatRepair("content as a list", "part by part; `thinking` is reasoning", "Mistral"),
-    "arguments": ChatRepair("arguments as an object, or null", "as JSON text, or as no text"),
-    "no call id": ChatRepair("a call without id, index or type", "as a function's, under an id of ours"),
-    "bytes": ChatRepair("bytes that are no UTF-8 in the head of a chunk of text", "without them"),
-    "label": ChatRepair("an id or a model that is no text", "as none"),
-    "usage": ChatRepair("usage that is no object, counts that are no numbers", "as none, as 0"),
-    "finish": ChatRepair("an empty finish reason", "as an unknown one"),
-    "function call": ChatRepair("`function_call`, the form before `tool_calls`", "not at all"),
+    "message": WireDeviation("`message` in place of the first delta", "as a delta"),
+    "content list": WireDeviation("content as a list", "part by part; `thinking` is reasoning", "Mistral"),
+    "arguments": WireDeviation("arguments as an object, or null", "as JSON text, or as no text"),
+    "no call id": WireDeviation("a call without id, index or type", "as a function's, under an id of ours"),
+    "bytes": WireDeviation("bytes that are no UTF-8 in the head of a chunk of text", "without them"),
+    "label": WireDeviation("an id or a model that is no text", "as none"),
+    "usage": WireDeviation("usage that is no object, counts that are no numbers", "as none, as 0"),
+    "finish": WireDeviation("an empty finish reason", "as an unknown one"),
+    "function call": WireDeviation("`function_call`, the form before `tool_calls`", "not at all"),
 }
 
 

@@ -152,7 +152,7 @@ def decode_reply(body: bytes, provenance: Provenance) -> Reply:
         )
 
 
-def regular_reply(body: bytes, issuer: str = "", crosses: bool = False) -> Reply | None:
+def regular_reply(body: bytes, provenance: Provenance) -> Reply | None:
     """Return what a reply means that needs no repair, without the form it came in; None for any other."""
     value = read_reply(body)
     if value is None:
@@ -163,14 +163,14 @@ def regular_reply(body: bytes, issuer: str = "", crosses: bool = False) -> Reply
     if message.reasoning_content or message.reasoning or message.reasoning_details:
         field = "reasoning_content" if message.reasoning_content else "reasoning" if message.reasoning else ""
         text = message.reasoning_content or message.reasoning or ""
-        parts += reasoning_parts(text, field, message.reasoning_details or [], issuer)
+        parts += reasoning_parts(text, field, message.reasoning_details or [], provenance.issuer)
     if message.content:
         parts.append(Text(text=message.content))
     if message.refusal:
         parts.append(Refusal(text=message.refusal))
     for call in message.tool_calls or ():
         function, extra = call.function, call.extra_content
-        if call.custom is not None or function is None or (extra and crosses):
+        if call.custom is not None or function is None or (extra and provenance.crosses):
             return None  # rare enough to be read in full
         origin = Origin(_CHAT, {EXTRA_CONTENT: extra}) if extra else None
         parts.append(ToolCall(id=call.id, name=function.name, arguments_json=function.arguments, origin=origin))

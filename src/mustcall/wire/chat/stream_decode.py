@@ -86,7 +86,7 @@ class ChatStreamDecoder:
         self._order = ChunkOrder()
         self._ahead: tuple[list[SseEvent], list[ChatChunk | None]] | None = None
 
-    # --- whether bytes may be forwarded (`wire.regularity`) ----------------------------------------------------------
+    # --- whether bytes may be forwarded ----------------------------------------------------------------------------
 
     @property
     def names(self) -> Sequence[str]:

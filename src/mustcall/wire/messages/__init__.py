@@ -16,6 +16,7 @@ from mustcall.wire.messages import errors as error_bodies
 from mustcall.wire.messages import reply as replies
 from mustcall.wire.messages import request as requests
 from mustcall.wire.messages.count import decode_count, encode_count, estimate_tokens
+from mustcall.wire.messages.shape import is_regular
 from mustcall.wire.messages.stream_decode import MessagesStreamDecoder
 from mustcall.wire.messages.stream_encode import PING, MessagesStreamEncoder
 from mustcall.wire.opening import Fields
@@ -65,6 +66,14 @@ class MessagesCodec:
     def decode_reply(self, body: bytes, provenance: Provenance) -> Reply:
         """Read an upstream's whole reply."""
         return replies.decode_reply(body, provenance)
+
+    def is_regular(self, body: bytes) -> bool:
+        """Tell whether a whole reply may be forwarded."""
+        return is_regular(body)
+
+    def read_regular(self, body: bytes, provenance: Provenance) -> Reply | None:
+        """Return what a regular reply means."""
+        return replies.regular_reply(body, provenance)
 
     def encode_reply(self, reply: Reply, caller: Request, stamp: ReplyStamp, log: AdaptationLog) -> JsonObject:
         """Write a reply for the caller."""

@@ -6,9 +6,8 @@ An event that does not fit is read as one that does, so that what it means is to
 Who minds was tried out in November 2026, leaving one thing at a time out of a healthy stream.
 """
 
-import msgspec
-
 from mustcall.core.origin import JsonObject
+from mustcall.wire.codec import WireDeviation
 from mustcall.wire.messages.blocks import dump_input
 from mustcall.wire.messages.shape import (
     DELTAS,
@@ -34,59 +33,51 @@ from mustcall.wire.messages.shape import (
 from mustcall.wire.reading import maybe_object
 from mustcall.wire.sse import SseEvent
 
-__all__ = ["REPAIRS", "EventOrder", "MessagesRepair", "mended"]
-
-
-class MessagesRepair(msgspec.Struct, frozen=True):
-    """One deviation: what is seen, how it is read, and who sends it or minds it, where that is known."""
-
-    seen: str
-    read: str
-    who: str = ""
+__all__ = ["REPAIRS", "MessageOrder", "mended"]
 
 
 REPAIRS = {
-    # What comes out of order in a stream (`EventOrder`); `stream_decode` trusts no order.
-    "name": MessagesRepair("an event without a name, or with another than its type", "by its type", "the SDKs skip it"),
-    "after end": MessagesRepair("an event after `message_stop` or an error, `[DONE]` too", "not at all"),
-    "no start": MessagesRepair("anything but a ping before `message_start`", "under an id of ours"),
-    "second start": MessagesRepair("`message_start` again", "for its usage"),
-    "block order": MessagesRepair(
+    # What comes out of order in a stream (`MessageOrder`); `stream_decode` trusts no order.
+    "name": WireDeviation("an event without a name, or with another than its type", "by its type", "the SDKs skip it"),
+    "after end": WireDeviation("an event after `message_stop` or an error, `[DONE]` too", "not at all"),
+    "no start": WireDeviation("anything but a ping before `message_start`", "under an id of ours"),
+    "second start": WireDeviation("`message_start` again", "for its usage"),
+    "block order": WireDeviation(
         "a block out of its place, inside another, or after the stop reason; a delta or a stop of none that is open",
         "a block that never began as begun, one that is over not at all, any other by its kind",
     ),
-    "beginning": MessagesRepair(
+    "beginning": WireDeviation(
         "a block that begins with text or input, or without what names it",
         "as its first delta, input only where no delta follows; a call without id under one of ours",
         "Claude Code, pi and Continue read deltas alone",
     ),
-    "same id": MessagesRepair("an id for two calls", "as two calls"),
-    "delta": MessagesRepair("a delta in a block of another kind, or without what it brings", "in one of its kind"),
-    "unstopped": MessagesRepair(
+    "same id": WireDeviation("an id for two calls", "as two calls"),
+    "delta": WireDeviation("a delta in a block of another kind, or without what it brings", "in one of its kind"),
+    "unstopped": WireDeviation(
         "a block that is open at the stop reason", "as ended there", "Claude Code, AI SDK and Qwen Code need its stop"
     ),
-    "no reason": MessagesRepair(
+    "no reason": WireDeviation(
         "`message_stop` without a stop reason before it", "as an unknown one", "AI SDK, pi and Qwen Code need it"
     ),
-    "start usage": MessagesRepair("a start without counts", "as 0", "the SDKs, AI SDK and pi need them"),
-    "end usage": MessagesRepair("a stop reason without counts", "as those before", "the SDKs, AI SDK and pi need them"),
-    "misfit": MessagesRepair("an event of another shape", "by the rows below, in `mended`"),
+    "start usage": WireDeviation("a start without counts", "as 0", "the SDKs, AI SDK and pi need them"),
+    "end usage": WireDeviation("a stop reason without counts", "as those before", "the SDKs, AI SDK and pi need them"),
+    "misfit": WireDeviation("an event of another shape", "by the rows below, in `mended`"),
     # What does not fit the shape of an event or of a whole reply (`mended`; `reply` and `blocks`).
-    "no index": MessagesRepair("an index that is no number", "as that of the last block of the kind"),
-    "input": MessagesRepair("input as text or null, a piece of it as an object", "as text, as no text, as JSON text"),
-    "block": MessagesRepair("a call without id, thinking that is null", "under an id of ours, as no text"),
-    "usage": MessagesRepair("usage that is no object, counts that are no numbers", "as none, as 0"),
-    "label": MessagesRepair("a message without id, kind or role, or with a null model", "under an id of ours, as none"),
-    "finish": MessagesRepair("an empty stop reason", "as an unknown one"),
-    "bytes": MessagesRepair("bytes that are no UTF-8 in a field that nobody reads", "without them"),
-    "citation": MessagesRepair("a citation that is no object", "not at all"),
+    "no index": WireDeviation("an index that is no number", "as that of the last block of the kind"),
+    "input": WireDeviation("input as text or null, a piece of it as an object", "as text, as no text, as JSON text"),
+    "block": WireDeviation("a call without id, thinking that is null", "under an id of ours, as no text"),
+    "usage": WireDeviation("usage that is no object, counts that are no numbers", "as none, as 0"),
+    "label": WireDeviation("a message without id, kind or role, or with a null model", "under an id of ours, as none"),
+    "finish": WireDeviation("an empty stop reason", "as an unknown one"),
+    "bytes": WireDeviation("bytes that are no UTF-8 in a field that nobody reads", "without them"),
+    "citation": WireDeviation("a citation that is no object", "not at all"),
 }
 
 #: The place of no block.
 _CLOSED = -1
 
 
-class EventOrder:
+class MessageOrder:
     """One stream: which repair its next event needs, after all before.
 
     The SDKs find a block by its place in the list they built, skip events without a name, and take the counts of the

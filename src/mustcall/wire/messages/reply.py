@@ -137,7 +137,7 @@ def read_blocks(blocks: Iterable[Any], provenance: Provenance) -> tuple[Part, ..
     return tuple(parts)
 
 
-def regular_reply(body: bytes, issuer: str = "", *_: object) -> Reply | None:
+def regular_reply(body: bytes, provenance: Provenance) -> Reply | None:
     """Return what a reply means that needs no repair, without the form it came in; None for any other.
 
     One with citations, which other wires have no word for, or with blocks of kinds to come is read in full.
@@ -155,10 +155,10 @@ def regular_reply(body: bytes, issuer: str = "", *_: object) -> Reply | None:
             arguments = msgspec.json.encode(block.input).decode()
             parts.append(ToolCall(id=block.id, name=block.name, arguments_json=arguments))
         elif isinstance(block, ThinkingBlock):
-            state = thinking_state(block.thinking, block.signature or "", issuer)
+            state = thinking_state(block.thinking, block.signature or "", provenance.issuer)
             parts.append(Reasoning(text=block.thinking, state=state))
         else:
-            parts.append(Reasoning(state=redacted_state(block.data, issuer)))
+            parts.append(Reasoning(state=redacted_state(block.data, provenance.issuer)))
     counts = value.usage
     cached, written = counts.cache_read_input_tokens or 0, counts.cache_creation_input_tokens or 0
     details = counts.output_tokens_details

@@ -35,7 +35,7 @@ from mustcall.wire.framing import Framing
 from mustcall.wire.messages.blocks import dump_input, read_block
 from mustcall.wire.messages.errors import error_from_value
 from mustcall.wire.messages.inputs import parse_object
-from mustcall.wire.messages.repairs import EventOrder, mended
+from mustcall.wire.messages.repairs import MessageOrder, mended
 from mustcall.wire.messages.reply import finish_reason, read_usage
 from mustcall.wire.messages.shape import (
     BlockDelta,
@@ -119,10 +119,10 @@ class MessagesStreamDecoder:
         self._writing: int = _NONE  # the index of the text block that was opened last, while it is open
         self._written: _Block | None = None  # what was peeled last
         self._framing = Framing()
-        self._order = EventOrder()
+        self._order = MessageOrder()
         self._ahead: tuple[list[SseEvent], Sequence[MessagesEvent | None]] | None = None
 
-    # --- whether bytes may be forwarded (`wire.regularity`) ----------------------------------------------------------
+    # --- whether bytes may be forwarded ----------------------------------------------------------------------------
 
     @property
     def names(self) -> Sequence[str]:

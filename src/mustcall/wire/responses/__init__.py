@@ -12,9 +12,10 @@ from mustcall.wire.openai_errors import decode_error_body, encode_error_body
 from mustcall.wire.opening import Fields
 from mustcall.wire.overflow import OVERFLOW_CODE
 from mustcall.wire.reading import ShapeError, as_object, decode_json
-from mustcall.wire.responses.reply import decode_reply, encode_reply
+from mustcall.wire.responses.reply import decode_reply, encode_reply, regular_reply
 from mustcall.wire.responses.request_decode import decode_request, peek
 from mustcall.wire.responses.request_encode import encode_request
+from mustcall.wire.responses.shape import is_regular
 from mustcall.wire.responses.stream_decode import TERMINAL, ResponsesStreamDecoder, event_type
 from mustcall.wire.responses.stream_encode import ResponsesStreamEncoder
 from mustcall.wire.responses.stream_failures import next_number
@@ -52,6 +53,14 @@ class ResponsesCodec:
     def decode_reply(self, body: bytes, provenance: Provenance) -> Reply:
         """Read a whole reply."""
         return decode_reply(body, provenance)
+
+    def is_regular(self, body: bytes) -> bool:
+        """Tell whether a whole reply may be forwarded."""
+        return is_regular(body)
+
+    def read_regular(self, body: bytes, provenance: Provenance) -> Reply | None:
+        """Return what a regular reply means."""
+        return regular_reply(body, provenance)
 
     def encode_reply(self, reply: Reply, caller: Request, stamp: ReplyStamp, log: AdaptationLog) -> JsonObject:
         """Write a whole reply."""

@@ -14,6 +14,7 @@ from mustcall.core.parts import (
     CallKind,
     File,
     Image,
+    OpaqueState,
     Part,
     ProviderItem,
     Reasoning,
@@ -27,6 +28,7 @@ from mustcall.core.parts import (
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
 from mustcall.core.request import Request
 from mustcall.wire.caching.encode_cache import OfSettings
+from mustcall.wire.chat.reply import detailed_usage
 from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.crossing.sealing import seal
 from mustcall.wire.openai_errors import error_info
@@ -42,6 +44,7 @@ from mustcall.wire.reading import (
 from mustcall.wire.responses.items import decode_output_item
 from mustcall.wire.responses.parts import ENVELOPE, is_native, part_word
 from mustcall.wire.responses.request_encode import encode_settings
+from mustcall.wire.responses.shape import CallItem, CustomCallItem, ReasoningItem, read_reply
 
 __all__ = [
     "decode_finish",
@@ -54,6 +57,7 @@ __all__ = [
     "failure_of",
     "finish_fields",
     "reasoning_texts",
+    "regular_reply",
     "response_head",
     "response_id",
 ]
@@ -86,7 +90,8 @@ def decode_reply(body: bytes, provenance: Provenance) -> Reply:
         for number, item in enumerate(list_field(value, "output")):
             with at(f"output[{number}]"):
                 parts.extend(decode_output_item(item, provenance, number))
-        reason, reported = decode_finish(value)
+        details = maybe_object(value.get("incomplete_details")) or {}
+        reason, reported = decode_finish(value.get("status"), details.get("reason"))
         return Reply(
             id=opt_str(value, "id") or f"resp_{provenance.token}",
             model=opt_str(value, "model") or "",
@@ -96,6 +101,51 @@ def decode_reply(body: bytes, provenance: Provenance) -> Reply:
             usage=decode_usage(value.get("usage")),
             origin=Origin(_WIRE, raw=value),
         )
+
+
+def regular_reply(body: bytes, provenance: Provenance) -> Reply | None:
+    """Return what a reply means that needs no repair, without the form it came in; None for any other."""
+    value = read_reply(body)
+    if value is None:
+        return None
+    counted, details, usage = value.usage, value.incomplete_details, None
+    parts: list[Part] = []
+    for item in value.output:
+        if isinstance(item, CallItem):
+            kind = CallKind.CUSTOM if isinstance(item, CustomCallItem) else CallKind.FUNCTION
+            parts.append(ToolCall(item.call_id, item.name, item.given, kind, item.namespace, item.id))
+        elif isinstance(item, ReasoningItem):
+            parts.append(_thought(item, provenance.issuer))
+        else:
+            for content in item.content:
+                if content.type == "output_text" and isinstance(content.text, str):
+                    parts.append(Text(text=content.text))
+                elif content.type == "refusal" and isinstance(content.refusal, str):
+                    parts.append(Refusal(text=content.refusal))
+                else:
+                    return None  # of another type, rare enough to be read in full, or not what its type says
+    if counted is not None:
+        given, made = counted.input_tokens_details, counted.output_tokens_details
+        usage = detailed_usage(counted.input_tokens, counted.output_tokens, given, made)
+    reason, reported = decode_finish(value.status, None if details is None else details.reason)
+    return Reply(
+        id=value.id,
+        model=value.model or "",
+        parts=tuple(parts),
+        finish=derive_finish(reason, parts),
+        reported_finish=reported,
+        usage=usage,
+    )
+
+
+def _thought(item: ReasoningItem, issuer: str) -> Reasoning:
+    sealed = item.encrypted_content
+    return Reasoning(
+        text="".join([one.text for one in item.content or ()]),
+        summary=tuple([one.text for one in item.summary]),
+        state=None if sealed is None else OpaqueState(_WIRE, sealed, issuer),
+        id=item.id,
+    )
 
 
 def failure_of(response: JsonObject) -> ErrorInfo | None:
@@ -110,12 +160,9 @@ def failure_of(response: JsonObject) -> ErrorInfo | None:
     return ErrorInfo(message=info.message, status=status, code=info.code, type=info.type, param=info.param)
 
 
-def decode_finish(response: JsonObject) -> tuple[FinishReason, str | None]:
-    """Return what the response's status means, and its word for it."""
-    status = response.get("status")
+def decode_finish(status: Any, reason: Any) -> tuple[FinishReason, str | None]:
+    """Return what a response's status means, with the reason why it is incomplete, and its word for it."""
     if status == "incomplete":
-        details = maybe_object(response.get("incomplete_details")) or {}
-        reason = details.get("reason")
         word = reason if isinstance(reason, str) else status
         return _INCOMPLETE.get(word, FinishReason.UNKNOWN), word
     if status is None or status == "completed":

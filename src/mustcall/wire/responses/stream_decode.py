@@ -1,4 +1,4 @@
-"""Responses stream events to canonical events, whatever order and gaps the server leaves.
+"""Responses stream events to canonical events: what an event means, and whether its bytes may be forwarded.
 
 Text, thinking and arguments flow as their deltas come; an item's `done` event, or the final response object, is the
 server's last word and fills what no delta brought. Each content part of a message is a canonical part. Servers leave
@@ -6,9 +6,8 @@ out starts and ends and repeat themselves: what was completed once is never emit
 is the business of `stream_items`. Unknown event types are ignored.
 """
 
-from typing import Any, Literal
-
-import msgspec
+from collections.abc import Sequence
+from typing import Any
 
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.origin import JsonObject, Origin, Wire
@@ -29,10 +28,27 @@ from mustcall.core.streams.events import (
     UsageUpdated,
 )
 from mustcall.wire.codec import Provenance
-from mustcall.wire.reading import ShapeError, as_list, as_object, decode_json, maybe_object, read
+from mustcall.wire.framing import Framing
+from mustcall.wire.reading import ShapeError, as_object, decode_json, maybe_object
 from mustcall.wire.responses.items import decode_output_item, in_envelope
 from mustcall.wire.responses.parts import decode_content
+from mustcall.wire.responses.repairs import ResponseOrder, mended
 from mustcall.wire.responses.reply import decode_finish, decode_usage, failure_of
+from mustcall.wire.responses.shape import (
+    ENDS,
+    TEXTS,
+    ErrorEvent,
+    FailedEvent,
+    ItemEvent,
+    LifecycleEvent,
+    PartEvent,
+    ResponsesBody,
+    ResponsesEvent,
+    TextEvent,
+    fit_content,
+    read_event,
+    read_text,
+)
 from mustcall.wire.responses.stream_items import CALL, MESSAGE, OTHER, REASONING, Item, ItemSlot, ItemTable, group_of
 from mustcall.wire.sse import SseEvent
 
@@ -61,51 +77,68 @@ def error_of_event(value: JsonObject) -> ErrorInfo:
     return info
 
 
-class _PlainDelta(msgspec.Struct, gc=False):
-    """A delta of nothing but text: by far the most common event, read in C and without a dict."""
-
-    type: Literal["response.output_text.delta"]
-    item_id: str
-    output_index: int
-    content_index: int
-    delta: str
-
-
-_plain = msgspec.json.Decoder(_PlainDelta)
+_FAILURES = frozenset({FailedEvent, ErrorEvent})
 _TEXT_HEAD = b"event: response.output_text.delta\ndata: "
 
 
 class ResponsesStreamDecoder:
-    """One stream's state."""
+    """One stream's state: its items, and whether it is still going on."""
 
-    __slots__ = ("_items", "_last", "_next", "_over", "_provenance", "_started")
+    __slots__ = ("_ahead", "_framing", "_items", "_last", "_next", "_order", "_over", "_provenance", "_started")
 
     def __init__(self, provenance: Provenance) -> None:
         self._provenance = provenance
         self._items = ItemTable()
         #: The text that was written last: the item and place its deltas name, and its slot.
-        self._last: tuple[tuple[str, int, int], ItemSlot] | None = None
+        self._last: tuple[tuple[str, int, int | None], ItemSlot] | None = None
         self._next = 0
         self._started = False
         self._over = False
+        self._framing = Framing()
+        self._order = ResponseOrder()
+        self._ahead: tuple[list[SseEvent], list[ResponsesEvent | None]] | None = None
+
+    # --- whether bytes may be forwarded ----------------------------------------------------------------------------
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The id of each item, by its index; empty where it has none."""
+        return self._order.names
+
+    @property
+    def settled(self) -> bool:
+        """Whether no item is between two events that mean one thing together."""
+        return not self._order.unsettled
+
+    @property
+    def complete(self) -> bool:
+        """Whether the response's last event came."""
+        return self._order.ended
+
+    def takes(self, block: bytes, events: list[SseEvent]) -> bool:
+        """Tell whether no repair is needed for these bytes; `feed_all` reads what was parsed for that."""
+        if not self._framing.takes(block):
+            return False
+        values = [*map(read_event, events)]
+        self._ahead = events, values
+        return not any(map(self._order.repair, events, values))
+
+    # --- what events mean --------------------------------------------------------------------------------------------
 
     def feed(self, event: SseEvent) -> list[Event]:
         """Take one server-sent event."""
-        data = event.data.strip()
-        if self._over or not data or data == b"[DONE]":
-            return []
         out: list[Event] = []
-        try:
-            value = as_object(decode_json(data))
-            self._take(event_type(value, event.name), value, out)
-        except ShapeError as error:
-            message = f"the upstream's stream cannot be read: {error}"
-            self._fail(ErrorInfo(message=message, status=502, code="upstream_garbage"), None, out)
+        self._event(event, read_event(event), out)
         return out
 
     def feed_all(self, events: list[SseEvent]) -> list[Event]:
         """Take events that arrived together."""
-        return coalesce(event for one in events for event in self.feed(one))
+        ahead, self._ahead = self._ahead, None
+        values = ahead[1] if ahead is not None and ahead[0] is events else [*map(read_event, events)]
+        out: list[Event] = []
+        for event, value in zip(events, values, strict=True):
+            self._event(event, value, out)
+        return coalesce(out) if len(out) > 1 else out
 
     def peel(self, event: bytes) -> tuple[int, str] | None:
         """Read one delta of nothing but text."""
@@ -114,7 +147,7 @@ class ResponsesStreamDecoder:
             return None
         if not event.startswith(_TEXT_HEAD) or event.find(b"\n", len(_TEXT_HEAD)) != len(event) - 2:
             return None
-        delta = read(_plain, memoryview(event)[len(_TEXT_HEAD) : -2])
+        delta = read_text(memoryview(event)[len(_TEXT_HEAD) : -2])
         if delta is None or (delta.item_id, delta.output_index, delta.content_index) != last[0] or not delta.delta:
             return None
         return last[1].index, delta.delta
@@ -137,79 +170,80 @@ class ResponsesStreamDecoder:
         self._over = True
         out.append(Failed(error, raw))
 
-    def _take(self, kind: str, value: JsonObject, out: list[Event]) -> None:
-        match kind:
-            case "response.output_text.delta":
-                self._text(value, Text, value.get("delta"), out)
-            case "response.output_text.done":
-                self._text(value, Text, value.get("text"), out, whole=True)
-            case "response.refusal.delta":
-                self._text(value, Refusal, value.get("delta"), out)
-            case "response.refusal.done":
-                self._text(value, Refusal, value.get("refusal"), out, whole=True)
-            case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta":
-                self._arguments(value, value.get("delta"), out)
-            case "response.function_call_arguments.done":
-                self._arguments(value, value.get("arguments"), out, whole=True)
-            case "response.custom_tool_call_input.done":
-                self._arguments(value, value.get("input"), out, whole=True)
-            case "response.reasoning_summary_text.delta":
-                self._thinking(value, value.get("delta"), _number(value, "summary_index"), out)
-            case "response.reasoning_summary_text.done":
-                self._thinking(value, value.get("text"), _number(value, "summary_index"), out, whole=True)
-            case "response.reasoning_text.delta":
-                self._thinking(value, value.get("delta"), None, out)
-            case "response.created" | "response.in_progress" | "response.queued":
-                self._start(maybe_object(value.get("response")) or {}, out)
-            case "response.output_item.added":
-                self._added(value, out)
-            case "response.content_part.added":
-                self._content_added(value, out)
-            case "response.content_part.done":
-                self._content_done(value, out)
-            case "response.output_item.done":
-                self._item_done(value, out)
-            case "response.completed" | "response.incomplete":
-                self._terminal(value, out)
-            case "response.failed":
-                response = maybe_object(value.get("response")) or {}
-                failure = failure_of({**response, "status": "failed"})
-                assert failure is not None, "a response that says `failed` is a failure"
-                self._fail(failure, value, out)
-            case "error":
-                self._fail(error_of_event(value), value, out)
+    def _event(self, event: SseEvent, value: ResponsesEvent | None, out: list[Event]) -> None:
+        """Take one event, and what it is if it fits."""
+        if self._over:
+            return
+        try:
+            if value is None or type(value) in _FAILURES:
+                self._odd_event(event, out)
+            else:
+                self._take(value, out)
+        except ShapeError as error:
+            message = f"the upstream's stream cannot be read: {error}"
+            self._fail(ErrorInfo(message=message, status=502, code="upstream_garbage"), None, out)
+
+    def _odd_event(self, event: SseEvent, out: list[Event]) -> None:
+        """Take an event that does not fit, or with which the upstream failed."""
+        data = event.data.strip()
+        if not data or data == b"[DONE]":
+            return
+        value = as_object(decode_json(data))
+        kind = event_type(value, event.name)
+        failure = None
+        if kind == "error":
+            failure = error_of_event(value)
+        elif kind in TERMINAL:
+            response = maybe_object(value.get("response")) or {}
+            failure = failure_of({**response, "status": "failed"} if kind == "response.failed" else response)
+        if failure is not None:
+            self._fail(failure, value, out)
+            return
+        fitted = mended(kind, value)
+        if fitted is not None:
+            self._take(fitted, out)
+
+    def _take(self, event: ResponsesEvent, out: list[Event]) -> None:
+        match event:
+            case TextEvent():
+                self._text(event, out)
+            case ItemEvent(type="response.output_item.added"):
+                self._added(event, out)
+            case ItemEvent():
+                self._item_done(event, out)
+            case PartEvent(type="response.content_part.added"):
+                if event.part.get("type") in ("output_text", "refusal"):
+                    self._content(event, Refusal if event.part["type"] == "refusal" else Text, out)
+            case PartEvent():
+                self._content_done(event, out)
+            case LifecycleEvent(type=kind, response=response):
+                (self._terminal if kind in ENDS else self._start)(response, out)
             case _:
                 pass
 
     # --- starts ---------------------------------------------------------------------------------------------------
 
-    def _start(self, response: JsonObject, out: list[Event]) -> None:
-        if self._started:
-            return
-        self._started = True
-        identifier, model = response.get("id"), response.get("model")
-        out.append(
-            Started(
-                identifier if isinstance(identifier, str) and identifier else f"resp_{self._provenance.token}",
-                model if isinstance(model, str) else "",
-            )
-        )
+    def _start(self, response: ResponsesBody | None, out: list[Event]) -> None:
+        if not self._started:
+            self._started = True
+            identifier, model = (response.id, response.model) if response is not None else ("", "")
+            out.append(Started(identifier or f"resp_{self._provenance.token}", model or ""))
 
     def _open(self, item: Item, place: int, part: Part, out: list[Event], seed: Part | None = None) -> ItemSlot:
-        self._start({}, out)
+        self._start(None, out)
         slot = item.slots[place] = ItemSlot(self._next, seed)
         self._next += 1
         out.append(PartStarted(slot.index, part))
         return slot
 
-    def _added(self, value: JsonObject, out: list[Event]) -> None:
-        fields = maybe_object(value.get("item"))
+    def _added(self, event: ItemEvent, out: list[Event]) -> None:
+        fields = maybe_object(event.item)
         group = group_of(fields or {})
         if fields is None or not isinstance(fields.get("type"), str):
             return
-        if self._items.find(group, value, fields, begins=True) is not None:
+        if self._items.carried(group, event.output_index, fields, begins=True) is not None:
             return
-        item = self._items.register(group, value, fields)
+        item = self._register(group, event.output_index, fields)
         if group == REASONING:
             self._open(item, 0, _empty_reasoning(fields.get("id")), out)
         elif group == OTHER:
@@ -220,58 +254,63 @@ class ResponsesStreamDecoder:
             if call is not None:
                 self._open(item, 0, call.evolve(arguments_json=""), out, call)
 
-    def _content_added(self, value: JsonObject, out: list[Event]) -> None:
-        part = maybe_object(value.get("part")) or {}
-        if part.get("type") in ("output_text", "refusal"):
-            self._content(value, Refusal if part["type"] == "refusal" else Text, out)
+    def _register(self, group: str, index: int | None, fields: JsonObject) -> Item:
+        self._last = None  # the same names may mean this one from now on
+        return self._items.register(group, index, fields)
 
     # --- deltas ---------------------------------------------------------------------------------------------------
 
-    def _content(self, value: JsonObject, kind: type[Text | Refusal], out: list[Event]) -> ItemSlot | None:
+    def _text(self, event: TextEvent, out: list[Event]) -> None:
+        owner, field, number, content = TEXTS[event.type]
+        text: str | None = getattr(event, field)
+        whole = field != "delta"
+        if not text:
+            return
+        if content:
+            self._words(event, text, content, out, whole=whole)
+        elif owner != REASONING:
+            self._arguments(event, text, out, whole=whole)
+        elif not whole or number == "summary_index":  # other text is told again when its item is done
+            self._thinking(event, text, event.summary_index if number == "summary_index" else None, out, whole=whole)
+
+    def _words(self, event: TextEvent, text: str, kind: str, out: list[Event], *, whole: bool) -> None:
+        last, named = self._last, (event.item_id, event.output_index, event.content_index)
+        plain = kind == "output_text" and not whole
+        if plain and last is not None and last[0] == named and not last[1].ended:
+            out.append(PartTextDelta(last[1].index, last[1].take(None, text, whole)))
+            return
+        slot = self._content(event, Refusal if kind == "refusal" else Text, out)
+        delta = slot.take(None, text, whole) if slot is not None else ""
+        if slot is not None and delta:
+            out.append(PartTextDelta(slot.index, delta))
+            self._last = (named, slot) if plain else None
+
+    def _content(self, event: TextEvent | PartEvent, kind: type[Text | Refusal], out: list[Event]) -> ItemSlot | None:
         """Return the slot of a message's content, begun if need be; None if the item is complete."""
-        item = self._items.find(MESSAGE, value, {}) or self._items.register(
-            MESSAGE, value, {"id": value.get("item_id")}
-        )
-        place = _number(value, "content_index")
+        index, place = event.output_index, event.content_index or 0
+        item = self._items.find(MESSAGE, index, event.item_id)
+        if item is None:
+            item = self._register(MESSAGE, index, {"id": event.item_id})
         slot = item.slots.get(place)
         if slot is None and not item.done:
             (part,) = in_envelope((kind(text="", origin=Origin(_WIRE)),), item.envelope)
             slot = self._open(item, place, part, out)
         return None if slot is None or slot.ended else slot
 
-    def _text(
-        self, value: JsonObject, kind: type[Text | Refusal], text: Any, out: list[Event], *, whole: bool = False
-    ) -> None:
-        if isinstance(text, str) and text:
-            slot = self._content(value, kind, out)
-            delta = slot.take(None, text, whole) if slot is not None else ""
-            if slot is not None and delta:
-                out.append(PartTextDelta(slot.index, delta))
-                named = (value.get("item_id"), value.get("output_index"), value.get("content_index"))
-                match named:
-                    case (str() as item, int() as output, int() as content) if kind is Text and not whole:
-                        self._last = ((item, output, content), slot)
-                    case _:
-                        self._last = None
-
-    def _arguments(self, value: JsonObject, text: Any, out: list[Event], *, whole: bool = False) -> None:
-        item = self._items.find(CALL, value, {})
+    def _arguments(self, event: TextEvent, text: str, out: list[Event], *, whole: bool) -> None:
+        item = self._items.find(CALL, event.output_index, event.item_id)
         slot = item.slots.get(0) if item is not None else None
         # Without a name there is no call to add to; the item's `done` event brings the arguments whole.
-        if slot is not None and not slot.ended and isinstance(text, str):
+        if slot is not None and not slot.ended:
             delta = slot.take(None, text, whole)
             if delta:
                 out.append(ArgumentsDelta(slot.index, delta))
 
-    def _thinking(
-        self, value: JsonObject, text: Any, summary: int | None, out: list[Event], *, whole: bool = False
-    ) -> None:
-        if not isinstance(text, str) or not text:
-            return
-        item = self._items.find(REASONING, value, {})
+    def _thinking(self, event: TextEvent, text: str, summary: int | None, out: list[Event], *, whole: bool) -> None:
+        item = self._items.find(REASONING, event.output_index, event.item_id)
         if item is None:
-            item = self._items.register(REASONING, value, {"id": value.get("item_id")})
-            self._open(item, 0, _empty_reasoning(value.get("item_id")), out)
+            item = self._register(REASONING, event.output_index, {"id": event.item_id})
+            self._open(item, 0, _empty_reasoning(event.item_id), out)
         slot = item.slots[0]
         delta = "" if slot.ended else slot.take(summary, text, whole)
         if delta:
@@ -279,24 +318,21 @@ class ResponsesStreamDecoder:
 
     # --- ends -----------------------------------------------------------------------------------------------------
 
-    def _content_done(self, value: JsonObject, out: list[Event]) -> None:
-        fields = maybe_object(value.get("part")) or {}
-        kind = fields.get("type")
-        if not (kind == "output_text" and isinstance(fields.get("text"), str)) and not (
-            kind == "refusal" and isinstance(fields.get("refusal"), str)
-        ):
+    def _content_done(self, event: PartEvent, out: list[Event]) -> None:
+        kind = event.part.get("type")
+        if kind not in ("output_text", "refusal") or fit_content(event.part) is None:
             return
-        (part,) = decode_content([fields])
-        slot = self._content(value, Refusal if isinstance(part, Refusal) else Text, out)
-        item = self._items.find(MESSAGE, value, {})
+        (part,) = decode_content([event.part])
+        slot = self._content(event, Refusal if isinstance(part, Refusal) else Text, out)
+        item = self._items.find(MESSAGE, event.output_index, event.item_id)
         if slot is not None and item is not None:
             (part,) = in_envelope((part,), item.envelope)
             self._end(slot, part, out)
 
-    def _item_done(self, value: JsonObject, out: list[Event]) -> None:
-        fields = as_object(value.get("item"))
-        group = group_of(fields)
-        item = self._items.find(group, value, fields) or self._items.register(group, value, fields)
+    def _item_done(self, event: ItemEvent, out: list[Event]) -> None:
+        fields = as_object(event.item)
+        group, index = group_of(fields), event.output_index
+        item = self._items.carried(group, index, fields) or self._register(group, index, fields)
         self._finish(item, fields, out)
 
     def _finish(self, item: Item, fields: JsonObject, out: list[Event]) -> None:
@@ -336,26 +372,17 @@ class ResponsesStreamDecoder:
             out.append(StateDelta(index, part.state))
         out.append(PartEnded(index, part))
 
-    def _terminal(self, value: JsonObject, out: list[Event]) -> None:
-        response = maybe_object(value.get("response")) or {}
-        failure = failure_of(response)
-        if failure is not None:
-            self._fail(failure, value, out)
-            return
+    def _terminal(self, response: ResponsesBody, out: list[Event]) -> None:
         self._start(response, out)
-        output = response.get("output")
-        entries = [as_object(entry) for entry in as_list(output)] if isinstance(output, list) else []
-        for item, fields in self._items.match(entries):
+        for item, fields in self._items.match([as_object(entry) for entry in response.output]):
             self._finish(item, fields, out)
         for item in self._items:
             self._close_slots(item, out)
-        usage = decode_usage(response.get("usage"))
+        usage = decode_usage(response.usage)
         if usage is not None:
             out.append(UsageUpdated(usage))
-        if "status" not in response and value.get("type") == "response.incomplete":
-            response = {**response, "status": "incomplete"}
-        reason, reported = decode_finish(response)
-        out.append(Finished(reason, reported))
+        details = response.incomplete_details
+        out.append(Finished(*decode_finish(response.status, None if details is None else details.reason)))
         out.append(Ended())
         self._over = True
 
@@ -367,11 +394,6 @@ def _try_call(fields: JsonObject, provenance: Provenance) -> ToolCall | None:
     except ShapeError:
         return None
     return part if isinstance(part, ToolCall) else None
-
-
-def _number(value: JsonObject, key: str) -> int:
-    number = value.get(key)
-    return number if isinstance(number, int) and not isinstance(number, bool) else 0
 
 
 def _empty_reasoning(identifier: Any) -> Reasoning:

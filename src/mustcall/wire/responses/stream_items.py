@@ -93,9 +93,8 @@ class ItemTable:
     def __len__(self) -> int:
         return len(self._items)
 
-    def register(self, group: str, event: JsonObject, fields: JsonObject) -> Item:
+    def register(self, group: str, index: int | None, fields: JsonObject) -> Item:
         """Add an item that an event announced or implied; `fields` is as much of it as is known."""
-        index = _index(event)
         item = Item(group, index, fields)
         self._items.append(item)
         if index is not None:
@@ -107,23 +106,22 @@ class ItemTable:
             self._by_id.setdefault((group, identifier), item)
         return item
 
-    def find(self, group: str, event: JsonObject, fields: JsonObject, *, begins: bool = False) -> Item | None:
-        """Find the item an event is about; `fields` is the item the event carries, or empty.
-
-        `begins` says that the event announces an item: one on an index of its own is new.
-        """
-        index = _index(event)
+    def carried(self, group: str, index: int | None, fields: JsonObject, *, begins: bool = False) -> Item | None:
+        """Find the item that an event carries; `begins` says that it is announced: on an index of its own it is new."""
         if group == CALL and fields:
             return self._call(index, fields, begins=begins)
-        named = self._by_name(group, fields or {"id": event.get("item_id")}, index)
-        if named is not None:
-            return named
-        if index is not None:
-            placed = self._by_index.get((group, index))
-            return placed if placed is not None and not placed.is_another(fields) else None
-        if fields or isinstance(event.get("item_id"), str):
-            return None
+        return self._by_name(group, fields, index) or self._placed(group, index, fields)
+
+    def find(self, group: str, index: int | None, item_id: object) -> Item | None:
+        """Find the item that an event is about."""
+        item = self._by_name(group, {"id": item_id}, index) or self._placed(group, index, {})
+        if item is not None or index is not None or isinstance(item_id, str):
+            return item
         return next((item for item in reversed(self._items) if item.group == group), None)
+
+    def _placed(self, group: str, index: int | None, fields: JsonObject) -> Item | None:
+        placed = None if index is None else self._by_index.get((group, index))
+        return None if placed is None or placed.is_another(fields) else placed
 
     def _by_name(self, group: str, fields: JsonObject, index: int | None = None) -> Item | None:
         """Find an item by its id where neither call id nor index contradict."""
@@ -165,7 +163,7 @@ class ItemTable:
                 if placed is not None and id(placed) not in claimed and not placed.is_another(_call_id_of(fields)):
                     claimed.add(id(placed))
                     item = placed
-            pairs.append((item or self.register(group_of(fields), {}, fields), fields))
+            pairs.append((item or self.register(group_of(fields), None, fields), fields))
         return pairs
 
     def _named_entry(
@@ -190,8 +188,3 @@ class ItemTable:
 
 def _call_id_of(fields: JsonObject) -> JsonObject:
     return {"call_id": fields.get("call_id")}
-
-
-def _index(event: JsonObject) -> int | None:
-    index = event.get("output_index")
-    return index if isinstance(index, int) and not isinstance(index, bool) else None

@@ -16,8 +16,6 @@ from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.registry import codec_for
-from mustcall.wire.regularity import is_regular_body
-from mustcall.wire.skimming import skim
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 values = st.recursive(
@@ -56,26 +54,36 @@ def messages_body(
     return {**head, "stop_reason": finish, "stop_sequence": None, "usage": usage}
 
 
-def responses_body(text: str | None, calls: list[tuple[str, str]], numbers: list[int]) -> dict[str, Any]:
+def responses_body(
+    said: list[dict[str, Any]],
+    thoughts: list[Any],
+    calls: list[tuple[str, str]],
+    numbers: list[int],
+    reason: str | None,
+) -> dict[str, Any]:
     """A response as OpenAI writes it."""
-    part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-    message: dict[str, Any] = {
-        "id": "msg_1",
-        "type": "message",
-        "status": "completed",
-        "role": "assistant",
-        "content": [part],
-    }
-    output: list[Any] = [] if text is None else [message]
+    message = {"id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "content": said}
+    output: list[Any] = [{"id": f"rs_{at}", "type": "reasoning", **thought} for at, thought in enumerate(thoughts)]
+    output += [{**message, "phase": "final_answer"}] if said else []
     output += [
         {"id": f"fc_{at}", "type": "function_call", "status": "completed", "call_id": f"call_{at}", "name": name}
-        | {"arguments": arguments}
+        | {"arguments": arguments, "namespace": name if at else None}
         for at, (name, arguments) in enumerate(calls)
     ]
+    output += [{"id": "ctc", "type": "custom_tool_call", "call_id": "c", "name": "p", "input": "x"}] * len(calls[:1])
     usage: dict[str, Any] = {"input_tokens": numbers[0], "output_tokens": numbers[1], "total_tokens": sum(numbers[:2])}
     usage |= {"input_tokens_details": {"cached_tokens": numbers[2]}, "output_tokens_details": {"reasoning_tokens": 0}}
-    head = {"id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "model": "m", "error": None}
-    return {**head, "incomplete_details": None, "tools": [], "output": output, "usage": usage}
+    head: dict[str, Any] = {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": "m",
+        "error": None,
+        "tools": [],
+    }
+    head |= {"status": "completed" if reason is None else "incomplete"}
+    head |= {"incomplete_details": None if reason is None else {"reason": reason}}
+    return {**head, "output": output, "usage": usage}
 
 
 def bare(reply: Reply) -> Reply:
@@ -117,9 +125,25 @@ bodies = st.one_of(
         st.just(Wire.RESPONSES),
         st.builds(
             responses_body,
-            st.none() | texts,
+            st.lists(
+                texts.map(lambda text: {"type": "output_text", "text": text, "logprobs": None})
+                | texts.map(lambda text: {"type": "refusal", "refusal": text}),
+                max_size=2,
+            ),
+            st.lists(
+                st.fixed_dictionaries(
+                    {"summary": st.lists(texts.map(lambda text: {"type": "summary_text", "text": text}), max_size=2)},
+                    optional={
+                        "content": st.none()
+                        | st.lists(texts.map(lambda text: {"type": "t", "text": text}), max_size=2),
+                        "encrypted_content": st.none() | texts,
+                    },
+                ),
+                max_size=2,
+            ),
             st.lists(st.tuples(texts.filter(bool), texts), max_size=3),
             st.lists(counts, min_size=3, max_size=3),
+            st.sampled_from([None, "max_output_tokens", "content_filter", "new"]),
         ),
     ),
 )
@@ -130,9 +154,9 @@ def test_a_skimmed_reply_is_the_reply(case: tuple[Wire, dict[str, Any]]) -> None
     """What is skimmed is regular and means what the codec reads."""
     wire, value = case
     body = json.dumps(value).encode()
-    skimmed = skim(wire, body)
+    skimmed = codec_for(wire).read_regular(body, Provenance(token="t"))
     assert skimmed is not None
-    assert is_regular_body(wire, body)
+    assert codec_for(wire).is_regular(body)
     assert skimmed == bare(codec_for(wire).decode_reply(body, Provenance(token="t")))
 
 
@@ -142,9 +166,9 @@ def test_whatever_is_bent(case: tuple[Wire, dict[str, Any]], data: st.DataObject
     wire, value = case
     _bend(value, data)
     body = json.dumps(value).encode()
-    skimmed = skim(wire, body)
+    skimmed = codec_for(wire).read_regular(body, Provenance(token="t"))
     if skimmed is not None:
-        assert is_regular_body(wire, body)
+        assert codec_for(wire).is_regular(body)
         assert skimmed == bare(codec_for(wire).decode_reply(body, Provenance(token="t")))
 
 
@@ -156,7 +180,7 @@ def test_told_on_another_wire(case: tuple[Wire, dict[str, Any]], caller: Wire, d
     if data.draw(st.booleans()):
         _bend(value, data)
     body = json.dumps(value).encode()
-    skimmed = skim(wire, body)
+    skimmed = codec_for(wire).read_regular(body, Provenance(token="t"))
     assume(skimmed is not None)
     asked = Request(model="m", messages=())
     told: list[Any] = []
@@ -174,7 +198,7 @@ def test_told_on_another_wire(case: tuple[Wire, dict[str, Any]], caller: Wire, d
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"null", b'{"id":"\xff"}', b"[" * 5000])
 def test_what_is_no_reply(wire: Wire, body: bytes) -> None:
     """Anything else is left to the codec."""
-    assert skim(wire, body) is None
+    assert codec_for(wire).read_regular(body, Provenance(token="t")) is None
 
 
 def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
