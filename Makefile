@@ -43,8 +43,9 @@ unit: .venv/.ready-dev chromium ## the tests
 test-proof: .venv/.ready-dev ## the tests three times: under load, in another order, with other hashes (ONLY=…; SEED=…)
 	$(BIN)/python tools/proof.py $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
 
-soak: .venv/.ready-dev ## 100,000 turns against the adversary (TURNS=…; SEED=… tells one turn again), 300 runs killed and resumed, every attack, many new examples for each property, the model itself
+soak: .venv/.ready-dev ## 100,000 turns against the adversary, and as many where it is trusted (TURNS=…; SEED=… tells one turn again), 300 runs killed and resumed, every attack, many new examples for each property, the model itself
 	$(BIN)/python tools/soak.py $(if $(TURNS),--turns $(TURNS)) $(if $(SEED),--seed $(SEED))
+	$(if $(SEED),,$(BIN)/python tools/soak.py --warm $(if $(TURNS),--turns $(TURNS)))
 	$(if $(SEED),,$(BIN)/python tools/crash.py --runs 200 --points --zombies 24)
 	$(if $(SEED),,$(BIN)/python tools/crash.py --runs 100 --points --zombies 24 --postgres)
 	$(if $(SEED),,$(BIN)/python tools/attack.py)

@@ -1,7 +1,9 @@
 """Run the adversarial contract for long: 100,000 turns, or with `--seed N` one turn again, told in full.
 
-Turns are the numbers from `--first` on, in shards that each start an upstream and a gateway of their own. Ctrl-C ends
-the run after the shards under way. The exit status is 1 if any turn violated the contract.
+Turns are the numbers from `--first` on, in shards that each start an upstream and a gateway of their own. With `--warm`
+a gateway serves ten times as many turns, and trusts the arguments of every model from the first one on, as after a long
+clean record: calls flow while they arrive, until the liar is caught. Ctrl-C ends the run after the shards under way.
+The exit status is 1 if any turn violated the contract.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import time
 from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -21,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from contract.running import Report, open_arena, run_turns
 
 _SHARD = 180
+_WARM_SHARD = 1_800
 _SHOWN = 2000
 
 
@@ -49,18 +53,18 @@ class Tally:
         self.violations += other.violations
 
 
-def run_shard(first: int, count: int) -> Tally:
+def run_shard(first: int, count: int, *, warm: bool = False) -> Tally:
     """Run so many turns on a fresh gateway."""
     tally = Tally()
-    with open_arena() as arena:
+    with open_arena(trusting=warm) as arena:
         asyncio.run(run_turns(arena, range(first, first + count), tally.add))
     return tally
 
 
-def replay(seed: int) -> int:
+def replay(seed: int, *, warm: bool = False) -> int:
     """Run one turn and print everything about it: what was asked, answered, and handed on."""
     reports: list[Report] = []
-    with open_arena() as arena:
+    with open_arena(trusting=warm) as arena:
         asyncio.run(run_turns(arena, [seed], reports.append))
     report = reports[0]
     print(report.explain())
@@ -71,13 +75,15 @@ def replay(seed: int) -> int:
     return 1 if report.violations else 0
 
 
-def soak(turns: int, first: int, jobs: int) -> int:
+def soak(turns: int, first: int, jobs: int, *, warm: bool = False) -> int:
     """Run the turns on several processes, with a line of progress; return the exit status."""
     total, started = Tally(), time.monotonic()
-    shards = iter((at, min(_SHARD, first + turns - at)) for at in range(first, first + turns, _SHARD))
+    size = _WARM_SHARD if warm else _SHARD
+    shards = iter((at, min(size, first + turns - at)) for at in range(first, first + turns, size))
+    run = partial(run_shard, warm=warm)
     stopped = False
     with ProcessPoolExecutor(jobs, initializer=_ignore_interrupts) as pool:
-        waiting = {pool.submit(run_shard, *shard) for shard in islice(shards, jobs)}
+        waiting = {pool.submit(run, *shard) for shard in islice(shards, jobs)}
         while waiting:
             try:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -88,7 +94,7 @@ def soak(turns: int, first: int, jobs: int) -> int:
             for future in done:
                 _take(future, total)
             if not stopped:
-                waiting |= {pool.submit(run_shard, *shard) for shard in islice(shards, len(done))}
+                waiting |= {pool.submit(run, *shard) for shard in islice(shards, len(done))}
             _show(total, turns, time.monotonic() - started)
     _tell("\n")
     print(f"{total.turns:,} turns, {total.requests:,} upstream requests, outcomes {dict(total.outcomes)}")
@@ -132,10 +138,11 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the seed of the first turn (default 0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
     parser.add_argument("--seed", type=int, help="replay this one turn and print everything about it")
+    parser.add_argument("--warm", action="store_true", help="gateways that serve for longer and trust every model")
     options = parser.parse_args()
     if options.seed is not None:
-        return replay(options.seed)
-    return soak(options.turns, options.first, options.jobs)
+        return replay(options.seed, warm=options.warm)
+    return soak(options.turns, options.first, options.jobs, warm=options.warm)
 
 
 if __name__ == "__main__":

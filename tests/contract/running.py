@@ -12,6 +12,7 @@ from contract.client import Caller, Outcome
 from contract.scenario import Scenario, build
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.policy.failures.backoff import Backoff
+from mustcall.profiles import read_overrides
 from mustcall.testing import Recorded, RunningGateway, ScriptedUpstream
 from mustcall.testing.adversary.upstream import Adversary, AttemptTruth
 from mustcall.upstream.retry import SystemClock
@@ -73,11 +74,12 @@ class Arena:
     adversary: Adversary
     upstream: ScriptedUpstream
     gateway: RunningGateway
+    trusting: bool = False
 
 
 @contextmanager
-def open_arena() -> Generator[Arena]:
-    """Start both for the length of a shard."""
+def open_arena(*, trusting: bool = False) -> Generator[Arena]:
+    """Start both for the length of a shard; `trusting` is a gateway to which the liar has a clean record."""
     adversary = Adversary()
     with ScriptedUpstream(adversary, strict=True, waive=_WAIVED) as upstream:
         leave(upstream, "the replies decide what is asked again; the checker looks through every body")
@@ -88,8 +90,12 @@ def open_arena() -> Generator[Arena]:
             for endpoint in settings.endpoints
         )
         settings = msgspec.structs.replace(settings, endpoints=endpoints)
+        if trusting:
+            overrides = read_overrides([{"models": ["*"], "trusted_arguments": True}], "contract")
+            operator = msgspec.structs.replace(settings.operator, overrides=overrides)
+            settings = msgspec.structs.replace(settings, operator=operator)
         with RunningGateway(settings=settings, clock=HastyClock(), request_timeout=18.0) as gateway:
-            yield Arena(adversary, upstream, gateway)
+            yield Arena(adversary, upstream, gateway, trusting)
 
 
 async def run_turns(arena: Arena, seeds: Iterable[int], on_report: Callable[[Report], None]) -> None:
@@ -115,4 +121,5 @@ async def _run_turn(arena: Arena, caller: Caller, scenario: Scenario, on_report:
         if isinstance(one.body, dict) and one.body.get("model") == scenario.model  # pyright: ignore[reportUnknownMemberType]
     ]
     told = arena.adversary.forget(scenario.model)
-    on_report(Report(scenario, outcome, told, requests, check(scenario, outcome, told, requests)))
+    violations = check(scenario, outcome, told, requests, trusting=arena.trusting)
+    on_report(Report(scenario, outcome, told, requests, violations))

@@ -173,6 +173,19 @@ def test_violated(case: str) -> None:
     assert any(word in violation for violation in found), found
 
 
+def test_arguments_that_flowed_before_the_failure() -> None:
+    """Rule 145: a trusted call may be seen before it turns out bad, if the stream fails then, with no other attempt."""
+    leaks = outcome("failed", body=ERROR.replace("no", MARKS[0].argument, 1), message="no", status=502)
+    told, sent = [BAD], [request(stream=True)]
+    assert check(scenario(stream=True), leaks, told, sent, trusting=True) == []
+    assert "leak: argument" in check(scenario(stream=True), leaks, told, sent)[0]
+    assert "leak: argument" in check(scenario(stream=False), leaks, told, [request()], trusting=True)[0]
+    again = check(
+        scenario(stream=True), leaks, [BAD, AttemptTruth(what="bad arguments", marks=MARKS[1])], sent * 2, trusting=True
+    )
+    assert "leak: argument of attempt 0" in again[0]
+
+
 def test_too_many_requests() -> None:
     """Rule 96: one attempt and four more."""
     assert check(scenario(), ANSWER, [SAID], [request()] * CEILING) == []
