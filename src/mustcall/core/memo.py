@@ -1,18 +1,16 @@
 """What was made of an object that comes again and again, remembered while it does.
 
-An agent offers the same tools with every request. Codecs give equal tools as one object, and what is made of them
-(compiled schemas, tables of names) is found again by its identity, without looking at a single schema.
+An agent offers the same tools with every request. A server gives equal tools as one object (`wire.caching`), and what
+is made of them (compiled schemas, tables of names) is kept in them, found without looking at a single schema.
 
 Pure in effect: only functions that depend on nothing but the object and the hashable rest may be remembered.
 """
 
 import sys
 from collections.abc import Callable, Hashable, Iterable
-from typing import Generic, TypeVar, TypeVarTuple
+from typing import Any, Generic, TypeVar, TypeVarTuple
 
-from mustcall.core.memory import footprint
-
-__all__ = ["Attached", "Bounded", "Remembered"]
+__all__ = ["Attached", "Bounded", "Listed", "Remembered"]
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -68,40 +66,42 @@ class Bounded(Generic[K, T]):
 
 
 class Remembered(Generic[V, *Rest, T]):
-    """What `make` makes of an object and the hashable rest: at most `most` values, each kept with its object.
+    """What `make` makes of an object and the hashable rest, kept in the object itself: gone when the object goes.
 
-    So the object stays alive, and its identity its own. Bounded by the bytes of those objects as well; of a larger one
-    everything is made again.
+    So there is no store, and nobody else's object finds it. The object must take attributes (a `Struct` with
+    `dict=True`, `core.tools.ToolList`, `Listed`); of any other everything is made each time. What was made must not
+    refer to the object, which would only go with the garbage then.
     """
 
-    __slots__ = ("_make", "_values")
+    __slots__ = ("_make",)
 
-    def __init__(self, make: Callable[[V, *Rest], T], *, most: int = 128, most_bytes: int = 4 * 1024 * 1024) -> None:
+    #: What is made of one object; with more, all of it is forgotten.
+    _MOST = 128
+
+    def __init__(self, make: Callable[[V, *Rest], T]) -> None:
         self._make = make
-        self._values: Bounded[object, tuple[V, T]] = Bounded(most, most_bytes)
 
     def of(self, key: V, *rest: *Rest) -> T:
         """Return what was made of this very object before, or make it."""
-        place = (id(key), *rest) if rest else id(key)
-        known = self._values.get(place)
-        if known is not None:
-            return known[1]
-        value = self._make(key, *rest)
-        self._values.keep(place, (key, value), _size_of(key))
-        return value
+        try:
+            held: Any = key.__dict__
+        except AttributeError:
+            return self._make(key, *rest)
+        place = (self, *rest) if rest else self
+        known: T | None = held.get(place)
+        if known is None:
+            known = self._make(key, *rest)
+            if len(held) >= self._MOST:
+                held.clear()
+            held[place] = known
+        return known
 
 
-#: The last objects that something was made of: whoever offers new tools has many things made of them at once.
-_sizes: Bounded[int, tuple[object, int]] = Bounded(8)
+class Listed(list[T]):
+    """A list that nobody changes, so that what was made of it can be kept in it (`Remembered`). A copy has none."""
 
-
-def _size_of(key: object) -> int:
-    known = _sizes.get(id(key))
-    if known is not None:
-        return known[1]
-    size = footprint(key)
-    _sizes.keep(id(key), (key, size))
-    return size
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
 
 
 class Attached(Generic[V, T]):

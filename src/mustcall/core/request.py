@@ -7,7 +7,7 @@ import msgspec
 
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Value
-from mustcall.core.tools import ProviderTool, Tool, ToolChoice
+from mustcall.core.tools import ProviderTool, Tool, ToolChoice, ToolList
 
 __all__ = ["HISTORY", "OutputFormat", "OutputKind", "ReasoningConfig", "ReasoningMode", "Request"]
 
@@ -72,6 +72,10 @@ class Request(Value, frozen=True, dict=True):
     stream: bool = False
     stream_usage: bool = False
     previous_response_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.tools.__class__ is tuple and self.tools:
+            msgspec.structs.force_setattr(self, "tools", ToolList(self.tools))
 
     def evolve(self, **changes: Any) -> Self:
         """Return a changed copy; what is known of its messages is known of the copy, unless they are others."""

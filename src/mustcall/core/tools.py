@@ -1,15 +1,16 @@
 """Tools on offer and the caller's choice among them."""
 
 from enum import StrEnum
+from typing import Any, cast
 
 from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject, Value
 from mustcall.core.parts import CallKind
 
-__all__ = ["ChoiceMode", "ProviderTool", "Tool", "ToolChoice", "functions_of"]
+__all__ = ["ChoiceMode", "ProviderTool", "Tool", "ToolChoice", "ToolList", "functions_of"]
 
 
-class Tool(Value, frozen=True, tag="tool"):
+class Tool(Value, frozen=True, tag="tool", dict=True):
     """A client-side tool: a function with a JSON schema, or a custom tool that takes free text."""
 
     name: str
@@ -30,13 +31,23 @@ class ProviderTool(Value, frozen=True, tag="provider_tool"):
     value: JsonObject
 
 
+class ToolList(tuple[Tool | ProviderTool, ...]):  # noqa: SLOT001  takes attributes, which is what it is for
+    """The tools of a request, in which what was made of them is kept (`core.memo`): it lives as long as they do.
+
+    Otherwise a tuple like any other, and equal to one; a copy knows nothing of what was made.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
+
+
 def functions_of(tools: tuple[Tool | ProviderTool, ...]) -> tuple[Tool, ...]:
     """Return the tools a client runs; the same tuple for the same tools."""
-    return _functions.of(tools)
+    return _functions.of(tools) if tools else ()
 
 
-def _functions_among(tools: tuple[Tool | ProviderTool, ...]) -> tuple[Tool, ...]:
-    return tuple(tool for tool in tools if isinstance(tool, Tool))
+def _functions_among(tools: tuple[Tool | ProviderTool, ...]) -> "tuple[Tool, ...]":
+    return cast("tuple[Tool, ...]", ToolList([tool for tool in tools if isinstance(tool, Tool)]))
 
 
 _functions = Remembered(_functions_among)

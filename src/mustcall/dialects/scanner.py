@@ -7,6 +7,7 @@ This file decides what a caller can choose; how the text is read is told in `sca
 """
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Literal
 
 from mustcall.core.memo import Remembered
@@ -37,6 +38,12 @@ def _look_up_active(tools: tuple[Tool, ...], loose: bool, _version: int) -> tupl
 
 #: The tables for the tools of an agent, who offers the same ones with every request.
 _tables = Remembered(_look_up_active)
+
+
+@lru_cache(maxsize=4)
+def _without_tools(loose: bool, version: int) -> tuple[Offered, Grammar]:
+    """Return the tables of all who offer nothing."""
+    return _look_up_active((), loose, version)
 
 
 _SECTIONS = {
@@ -74,7 +81,7 @@ class Scanner(Scan):
         shown: Callable[[], bool] | None = None,
     ) -> None:
         if isinstance(tools, tuple) and dialects == "auto":
-            offered, grammar = _tables.of(tools, loose, version())
+            offered, grammar = _tables.of(tools, loose, version()) if tools else _without_tools(loose, version())
         else:
             offered, grammar = _look_up(dialects, tools, loose=loose)
         super().__init__(
@@ -95,7 +102,7 @@ def is_plain(text: str, *, tools: tuple[Tool, ...], loose: bool = False) -> bool
 
     True for most answers there are, at the cost of two searches; False tells nothing: then scan it.
     """
-    offered, grammar = _tables.of(tools, loose, version())
+    offered, grammar = _tables.of(tools, loose, version()) if tools else _without_tools(loose, version())
     return (
         bool(text)
         and grammar.first.at(text, 0, closed=True) is None

@@ -224,7 +224,7 @@ def _prepare_tool(tool: Tool) -> _Prepared | None:
     return None if tool.parameters is None else _prepare(object_schema(tool.parameters))
 
 
-_prepared = Remembered(_prepare_tool, most=512)
+_prepared = Remembered(_prepare_tool)
 
 
 def _check_object(tool: Tool, subject: _Subject, prepared: _Prepared, *, null_is_absent: bool) -> Checked:

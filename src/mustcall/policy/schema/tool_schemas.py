@@ -20,7 +20,7 @@ from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind
 from mustcall.core.request import Request
-from mustcall.core.tools import ProviderTool, Tool
+from mustcall.core.tools import ProviderTool, Tool, ToolList
 from mustcall.policy.facts.profile import Profile, SchemaTarget
 from mustcall.policy.schema.arguments import object_schema
 from mustcall.policy.schema.gemini import Reduction, merge_schemas, reduce_for_gemini
@@ -248,7 +248,7 @@ def compile_tools(request: Request, profile: Profile, log: AdaptationLog) -> Req
     tools, notes = _compiled.of(offered, target, refused)
     for note in notes:
         log.add(note.kind, note.subject, note.detail)
-    return request if tools is offered else request.evolve(tools=tools)
+    return request if tools is None else request.evolve(tools=tools)
 
 
 _Tools = tuple[Tool | ProviderTool, ...]
@@ -287,8 +287,8 @@ def names_tool(name: str, place: int, message: str) -> bool:
 
 def _compile_all(
     offered: _Tools, usual: SchemaTarget, refused: tuple[str, ...]
-) -> tuple[_Tools, tuple[Adaptation, ...]]:
-    """Return the tools with schemas for this target, the same tuple if nothing has to change, and what was changed.
+) -> tuple[_Tools | None, tuple[Adaptation, ...]]:
+    """Return the tools with schemas for this target, None if nothing has to change, and what was changed.
 
     Schemas that are known to be `refused` go out in the narrowest form there is.
     """
@@ -326,7 +326,7 @@ def _compile_all(
             log.add(AdaptationKind.SCHEMA_REDUCED, tool.name, _told(losses))
         tools.append(tool.evolve(**changes) if changes else tool)
     same = all(new is old for new, old in zip(tools, offered, strict=True))
-    return offered if same else tuple(tools), log.entries
+    return None if same else ToolList(tools), log.entries
 
 
 _compiled = Remembered(_compile_all)

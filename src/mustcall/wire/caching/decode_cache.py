@@ -18,7 +18,7 @@ import msgspec
 
 from mustcall.core.elements import signs_of
 from mustcall.core.history import Beginning, begin
-from mustcall.core.memo import Bounded
+from mustcall.core.memo import Bounded, Listed
 from mustcall.core.memory import Weighed, weigh
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Origin
@@ -93,6 +93,8 @@ class DecodeStore(Generic[T]):
         if known is not None and known[0] == key:
             return known[1]
         json = _value.decode(key)
+        if json.__class__ is list:
+            json = Listed[Any](json)
         read = self._read(json)
         value = (json, read, holds_seal(key))
         if size <= _LONGEST:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationLog
-from mustcall.core.memo import Bounded, Remembered
+from mustcall.core.memo import Bounded, Listed, Remembered
 from mustcall.core.memory import weigh, weigh_structure
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Origin, Wire
@@ -57,7 +57,7 @@ def _encoded(tools: list[JsonObject]) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(tools))
 
 
-_bytes = Remembered(_encoded, most=32)
+_bytes = Remembered(_encoded)
 
 
 class WrittenTools:
@@ -68,7 +68,7 @@ class WrittenTools:
     def __init__(self, write: Callable[[_Tools, AdaptationLog], list[JsonObject]]) -> None:
         def written(tools: _Tools) -> tuple[list[JsonObject], tuple[Adaptation, ...]]:
             log = AdaptationLog()
-            return write(tools, log), log.entries
+            return Listed(write(tools, log)), log.entries
 
         self._known = Remembered(written)
 
