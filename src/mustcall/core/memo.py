@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
-__all__ = ["Attached", "Bounded", "Listed", "Remembered"]
+__all__ = ["Attached", "Bounded", "Listed", "Mapped", "Remembered"]
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -69,8 +69,8 @@ class Remembered(Generic[V, *Rest, T]):
     """What `make` makes of an object and the hashable rest, kept in the object itself: gone when the object goes.
 
     So there is no store, and nobody else's object finds it. The object must take attributes (a `Struct` with
-    `dict=True`, `core.tools.ToolList`, `Listed`); of any other everything is made each time. What was made must not
-    refer to the object, which would only go with the garbage then.
+    `dict=True`, `core.tools.ToolList`, `Listed`, `Mapped`); of any other everything is made each time. What was made
+    must not refer to the object, which would only go with the garbage then.
     """
 
     __slots__ = ("_make",)
@@ -102,6 +102,16 @@ class Listed(list[T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (list(self),)
+
+
+class Mapped(dict[str, Any]):
+    """A JSON object that nobody changes, a schema for example, so that what was made of it can be kept in it.
+
+    A copy has none of that.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
 
 
 class Attached(Generic[V, T]):

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import msgspec
 
+from mustcall.core.memo import Mapped
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Value
 from mustcall.core.tools import ProviderTool, Tool, ToolChoice, ToolList
@@ -48,6 +49,10 @@ class OutputFormat(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     description: str | None = None
     strict: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.schema.__class__ is dict:
+            msgspec.structs.force_setattr(self, "schema", Mapped(self.schema or ()))
 
 
 class Request(Value, frozen=True, dict=True):

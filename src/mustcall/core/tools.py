@@ -3,7 +3,9 @@
 from enum import StrEnum
 from typing import Any, cast
 
-from mustcall.core.memo import Remembered
+import msgspec
+
+from mustcall.core.memo import Mapped, Remembered
 from mustcall.core.origin import JsonObject, Value
 from mustcall.core.parts import CallKind
 
@@ -22,6 +24,10 @@ class Tool(Value, frozen=True, tag="tool", dict=True):
     namespace_description: str | None = None
     deferred: bool = False
     format: JsonObject | None = None
+
+    def __post_init__(self) -> None:
+        if self.parameters.__class__ is dict:
+            msgspec.structs.force_setattr(self, "parameters", Mapped(self.parameters or ()))
 
 
 class ProviderTool(Value, frozen=True, tag="provider_tool"):
