@@ -40,6 +40,14 @@ class Bounded(Generic[K, T]):
         #: What is known under a key, None if nothing is: the dict's own method, because it is called all the time.
         self.get: Callable[[K], T | None] = self._values.get
 
+    def use(self, key: K) -> T | None:
+        """Return what is known under a key, which is now the last to be forgotten."""
+        values = self._values
+        value = values.get(key)
+        if value is not None and values.pop(key, None) is not None:  # which another thread may have forgotten
+            values[key] = value
+        return value
+
     def keep(self, key: K, value: T, size: int = 0) -> None:
         """Remember a value of so many bytes; one larger than all there may be is not remembered."""
         self._drop(key)

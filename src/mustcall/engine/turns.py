@@ -40,9 +40,10 @@ from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.endpoint import Endpoint, caller_key
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
+from mustcall.wire.caching.request_stores import RequestStores
 from mustcall.wire.crossing.binding import Binding
 from mustcall.wire.crossing.sealing import holds_seal
-from mustcall.wire.opening import Opened
+from mustcall.wire.opening import Opened, open_body
 from mustcall.wire.registry import codec_for
 
 __all__ = ["OperatorSettings", "Turns", "make_turn_state"]
@@ -160,6 +161,8 @@ class Turns:
         self.measured = measured or Measurements()
         #: What the operator and probes say, joined once for each change.
         self._said = (self.measured.overrides, (*self.measured.overrides, *self.operator.overrides))
+        #: What is kept of requests that come without their fields: an agent's.
+        self.stores: RequestStores | None = None
         self.issued = IssuedStates()
         self._last = TurnServices(transport=transport, clock=clock, learnt=self.learnt)
 
@@ -345,7 +348,10 @@ class Turns:
         self, inbound: Inbound, endpoint: Endpoint, profile: Profile, issuer: str, controls: Controls
     ) -> tuple[Request, TurnState]:
         """Decode a request and make the state of its turn."""
-        request = self.issued.marked(codec_for(inbound.wire).decode_request(inbound.body, inbound.fields), issuer)
+        fields = inbound.fields
+        if fields is None and self.stores is not None:
+            fields = open_body(inbound.body, stores=self.stores)
+        request = self.issued.marked(codec_for(inbound.wire).decode_request(inbound.body, fields), issuer)
         turn_state = make_turn_state(
             request,
             profile,

@@ -23,6 +23,7 @@ from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.providers import EMBEDDED, find_key, server_name
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.seam import Transport
+from mustcall.wire.caching.request_stores import RequestStores
 from mustcall.wire.registry import CODECS
 
 __all__ = ["Upstream"]
@@ -76,6 +77,8 @@ class Upstream:
         self.clock: Clock = clock or SystemClock()
         #: What refusals teach, for every agent on this upstream.
         self.learnt = Learnt()
+        #: What is kept of the requests to it: an agent's tools are read and compiled once.
+        self.stores = RequestStores()
         #: Whether it keeps failing, for every agent whose budget has a breaker.
         self.breakers: Breakers = MemoryBreakers(self.clock)
         self.stateful = stateful
