@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mustcall.core.errors import InvalidRequest
 from mustcall.core.origin import Wire
+from mustcall.wire.caching import request_stores
 from mustcall.wire.caching.request_stores import KnownTools, RequestStores
 from mustcall.wire.opening import doubled_field, glimpse, open_body
 from mustcall.wire.registry import codec_for
@@ -165,7 +166,7 @@ def test_known_tools_are_not_looked_through_again() -> None:
 
 def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest tools are forgotten, and read all the same; long ones are not kept."""
-    monkeypatch.setattr(KnownTools, "_LONGEST", 2_000)
+    monkeypatch.setattr(request_stores, "MOST_KNOWN", 2_000)
     stores = RequestStores()
     known = stores.known_tools = KnownTools(most_bytes=10_000)
     for number in range(30):

@@ -6,11 +6,13 @@ is made of them (compiled schemas, tables of names) is kept in them, found witho
 Pure in effect: only functions that depend on nothing but the object and the hashable rest may be remembered.
 """
 
+import re
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
-__all__ = ["Attached", "Bounded", "Listed", "Mapped", "Remembered"]
+__all__ = ["Attached", "Bounded", "Listed", "Mapped", "Remembered", "compiled"]
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -25,7 +27,7 @@ class Bounded(Generic[K, T]):
     wrong then, and the bounds are kept to within what the threads are just adding.
     """
 
-    __slots__ = ("_forgotten", "_most", "_most_bytes", "_sizes", "_values", "get", "size")
+    __slots__ = ("_forgotten", "_most", "_most_bytes", "_move", "_sizes", "_values", "get", "size")
 
     def __init__(
         self, most: int, most_bytes: int = sys.maxsize, forgotten: Callable[[K, T], None] | None = None
@@ -33,7 +35,8 @@ class Bounded(Generic[K, T]):
         self._most = most
         self._most_bytes = most_bytes
         self._forgotten = forgotten
-        self._values: dict[K, T] = {}
+        self._values: OrderedDict[K, T] = OrderedDict()
+        self._move = self._values.move_to_end
         self._sizes: dict[K, int] = {}
         #: The bytes that are remembered.
         self.size = 0
@@ -42,10 +45,12 @@ class Bounded(Generic[K, T]):
 
     def use(self, key: K) -> T | None:
         """Return what is known under a key, which is now the last to be forgotten."""
-        values = self._values
-        value = values.get(key)
-        if value is not None and values.pop(key, None) is not None:  # which another thread may have forgotten
-            values[key] = value
+        value = self.get(key)
+        if value is not None:
+            try:  # noqa: SIM105  costs nothing, and this is called for each request
+                self._move(key)
+            except KeyError:  # another thread has just forgotten it
+                pass
         return value
 
     def keep(self, key: K, value: T, size: int = 0) -> None:
@@ -110,6 +115,15 @@ class Listed(list[T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (list(self),)
+
+
+def compiled(expression: str) -> re.Pattern[str]:
+    """Compile an expression that holds words of a caller; `re.compile` keeps the last 512 for the whole process."""
+    return _compile(expression)
+
+
+#: Without the store of `re`, where this version of Python has it apart.
+_compile: Callable[[str], re.Pattern[str]] = getattr(getattr(re, "_compiler", None), "compile", re.compile)
 
 
 class Mapped(dict[str, Any]):

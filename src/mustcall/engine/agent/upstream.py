@@ -12,11 +12,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mustcall.core.errors import ConfigError
+from mustcall.core.memo import Bounded
 from mustcall.core.origin import Wire
 from mustcall.engine.sharing import Shared
 from mustcall.engine.spending.accounts import MemoryBreakers
 from mustcall.engine.spending.metering import Breakers
-from mustcall.profiles import Learnt, MeasuredProfile, ProfileOverride, read_profile
+from mustcall.profiles import Learnt, MeasuredProfile, ProfileOverride, Resolved, read_profile
 from mustcall.upstream.address import read_address
 from mustcall.upstream.embedded.store import named_address
 from mustcall.upstream.endpoint import Endpoint
@@ -79,6 +80,7 @@ class Upstream:
         self.learnt = Learnt()
         #: What is kept of the requests to it: an agent's tools are read and compiled once.
         self.stores = RequestStores()
+        self.resolved: Bounded[tuple[object, ...], Resolved] = Bounded(16)
         #: Whether it keeps failing, for every agent whose budget has a breaker.
         self.breakers: Breakers = MemoryBreakers(self.clock)
         self.stateful = stateful

@@ -303,21 +303,20 @@ class Conversations:
 class Tenant:
     """The conversations of one tenant on one wire, and the stores of requests: all that a turn gets to see."""
 
-    __slots__ = ("_conversations", "_key", "name", "stores")
+    __slots__ = ("_conversations", "key", "stores")
 
     def __init__(self, conversations: Conversations, key: tuple[str, Wire]) -> None:
         self._conversations = conversations
-        self._key = key
-        self.name = key[0]
+        self.key = key
         self.stores = conversations.stores
 
     def find(self, body: bytes) -> Known | None:
         """Return how much of a body came before."""
-        return self._conversations.find(self._key, body)
+        return self._conversations.find(self.key, body)
 
     def keep(self, body: bytes, new: "New", known: Known | None = None) -> None:
         """Keep a body's messages, of which those before the new ones are known."""
-        self._conversations.keep(self._key, body, new, known)
+        self._conversations.keep(self.key, body, new, known)
 
 
 def first_element(body: bytes, at: int) -> int:

@@ -21,7 +21,7 @@ from mustcall.core.origin import JsonObject, Origin
 from mustcall.core.parts import Part, Text, ToolResult
 from mustcall.core.request import Request
 from mustcall.wire.caching.conversations import New, ends_of, first_element
-from mustcall.wire.caching.request_stores import Tools
+from mustcall.wire.caching.request_stores import LEAST_KNOWN, Frame, Tools
 from mustcall.wire.crossing.sealing import holds_seal
 from mustcall.wire.opening import Fields, Opened, place_of
 from mustcall.wire.reading import ShapeError, as_object, decode_json
@@ -75,7 +75,7 @@ class RepeatedReader:
                 return self._whole(body)
             fields[listed] = _NOTHING
             if isinstance(opened, Opened):
-                value, frame = self._kept_frame(opened, fields, tools)
+                value, frame, _ = self._kept_frame(opened, fields, tools)
                 last = self._conversation(body, opened, elements)
             else:
                 offer, offered = None, ()
@@ -92,14 +92,14 @@ class RepeatedReader:
         value = {**value, listed: values}
         return begin(_filled(frame, None if last.sealed else value, messages), last)
 
-    def _kept_frame(self, opened: Opened, fields: Fields, tools: msgspec.Raw | None) -> tuple[JsonObject, Request]:
+    def _kept_frame(self, opened: Opened, fields: Fields, tools: msgspec.Raw | None) -> Frame:
         """Read a request without its messages as `_frame` does, or find it."""
         stores, conversations = opened.stores, opened.conversations
         mark: object = None
         if tools is not None:
             fields["tools"] = _NOTHING
-            mark = id(tools) if stores.known_tools.knows(tools) else bytes(tools)
-        whose = None if conversations is None else conversations.name
+            mark = id(tools) if len(tools) >= LEAST_KNOWN else bytes(tools)
+        whose = None if conversations is None else conversations.key
         key = (self, whose, mark, *fields, *map(bytes, fields.values()))
         known = stores.frames.get(key)
         if known is None:
@@ -107,7 +107,7 @@ class RepeatedReader:
             if tools is not None:
                 offer, offered, _ = stores.tools(self, self._read_tools).get(tools)
             known = stores.frames.keep(key, *self._frame(fields, offer, offered), tools)
-        return known[0], known[1]
+        return known
 
     def _conversation(self, body: bytes, opened: Opened, elements: list[msgspec.Raw]) -> Beginning | None:
         """Read the messages that are new in a conversation, and keep it."""

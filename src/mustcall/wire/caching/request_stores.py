@@ -23,7 +23,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool, ToolList
 from mustcall.wire.crossing.sealing import holds_seal
 
-__all__ = ["DecodeStore", "Frames", "KnownTools", "RequestStores", "Tools"]
+__all__ = ["LEAST_KNOWN", "MOST_KNOWN", "DecodeStore", "Frame", "Frames", "KnownTools", "RequestStores", "Tools"]
 
 Tools = tuple[Tool | ProviderTool, ...]
 T = TypeVar("T")
@@ -38,13 +38,16 @@ _Place = bytes | tuple[int, bytes, bytes, bytes]
 _value = msgspec.json.Decoder()
 
 
+#: What is shorter is read as fast as it is compared; what is longer is no agent's. Between them a list is the same
+#: object when it comes again.
+LEAST_KNOWN, MOST_KNOWN = 1024, 256 * 1024
+
+
 class KnownTools:
     """Lists of tools that came before, by how they begin."""
 
     __slots__ = ("_lists",)
 
-    #: What is shorter is read as fast as it is compared; what is longer is no agent's.
-    _LEAST, _LONGEST = 1024, 256 * 1024
     _BEGINNING = 96
 
     def __init__(self, most_bytes: int = 4 * 1024 * 1024) -> None:
@@ -60,15 +63,10 @@ class KnownTools:
         known = self._lists.use(body[start : start + self._BEGINNING])
         return known if known is not None and body.startswith(known[0], start) else None
 
-    @classmethod
-    def knows(cls, tools: msgspec.Raw) -> bool:
-        """Tell whether a list that `note` or `find` returned will be the same object when it comes again."""
-        return cls._LEAST <= len(tools) <= cls._LONGEST
-
     def note(self, tools: msgspec.Raw) -> msgspec.Raw:
         """Remember a list; return what it will be given as."""
         written = bytes(tools)
-        if not self._LEAST <= len(written) <= self._LONGEST:
+        if not LEAST_KNOWN <= len(written) <= MOST_KNOWN:
             return tools
         tools = msgspec.Raw(written)  # the one of the body would keep all of it
         self._lists.keep(written[: self._BEGINNING], (written, tools), len(written))
@@ -111,7 +109,7 @@ class DecodeStore(Generic[T]):
 
 
 #: The JSON of a request without its messages, the request, and its tools as they were written.
-_Frame = tuple[JsonObject, Request, msgspec.Raw | None]
+Frame = tuple[JsonObject, Request, msgspec.Raw | None]
 
 
 class Frames:
@@ -120,7 +118,7 @@ class Frames:
     __slots__ = ("_known", "get")
 
     def __init__(self) -> None:
-        self._known: Bounded[tuple[object, ...], _Frame] = Bounded(_MOST_FRAMES, _MOST_BYTES)
+        self._known: Bounded[tuple[object, ...], Frame] = Bounded(_MOST_FRAMES, _MOST_BYTES)
         #: What was read of these bytes before: the JSON, the request and its tools as they were written.
         self.get = self._known.use
 
@@ -129,7 +127,7 @@ class Frames:
         """The bytes that are remembered."""
         return self._known.size
 
-    def keep(self, key: tuple[object, ...], json: JsonObject, frame: Request, tools: msgspec.Raw | None) -> _Frame:
+    def keep(self, key: tuple[object, ...], json: JsonObject, frame: Request, tools: msgspec.Raw | None) -> Frame:
         """Remember a request; its tools as they were written live as long, so that their identity stays their own.
 
         Returned is the request that is remembered: what is made of its settings is kept in its unknown fields.
