@@ -168,9 +168,9 @@ def test_no_module_holds_a_store_in_what_it_made() -> None:
         for name, value in vars(module).items():
             if isinstance(value, type | ModuleType | functools.partial):
                 continue
-            held = [value, *vars(value).values()] if hasattr(value, "__dict__") else [value]
             slots = [slot for kind in type(value).__mro__ for slot in getattr(kind, "__slots__", ())]
-            held += [getattr(value, slot) for slot in slots if slot != "__dict__" and hasattr(value, slot)]
+            fields = [*getattr(value, "__dict__", ()), *(slot for slot in slots if hasattr(value, slot))]
+            held: list[object] = [value, *(getattr(value, field, None) for field in fields if isinstance(field, str))]
             if any(isinstance(one, stores) for one in held):
                 found.add(f"{module.__name__}.{name}")
     assert found == set()

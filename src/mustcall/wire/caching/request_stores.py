@@ -8,7 +8,7 @@ Tools and schemas are found by their bytes, by whoever sends the same bytes: hun
 same few agents, and compiling them for each took six times as long. A frame holds settings and a system prompt, which
 are a tenant's own words: each tenant has its own.
 
-Memory: each store is bounded by what its entries were read from, times what they take (measured), and the least
+Memory: each store is bounded by what its entries take when everything was made of them (measured), and the least
 recently used is forgotten first. Cost of what is known: a hash and a comparison.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from mustcall.core.memo import Bounded, Listed, Mapped
-from mustcall.core.origin import JsonObject, Origin
+from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool, ToolList
 from mustcall.wire.crossing.sealing import holds_seal
@@ -28,7 +28,10 @@ __all__ = ["LEAST_KNOWN", "MOST_KNOWN", "DecodeStore", "Frame", "Frames", "Known
 Tools = tuple[Tool | ProviderTool, ...]
 T = TypeVar("T")
 
-_MOST_BYTES = 2 * 1024 * 1024
+_MOST_BYTES = 12 * 1024 * 1024
+#: What a tool takes once its schema was compiled, beside the forms of what was written of it (measured).
+_COMPILED = 8 * 1024
+_FORMS = 4
 _MOST_ENTRIES = 8192
 _MOST_FRAMES = 1024
 _LONGEST = 128 * 1024
@@ -41,6 +44,11 @@ _value = msgspec.json.Decoder()
 #: What is shorter is read as fast as it is compared; what is longer is no agent's. Between them a list is the same
 #: object when it comes again.
 LEAST_KNOWN, MOST_KNOWN = 1024, 256 * 1024
+
+
+def _weight(size: int, tools: Tools) -> int:
+    """Return the memory that tools take, with what they were read from: so many bytes."""
+    return size * _FORMS + _COMPILED * len(tools)
 
 
 class KnownTools:
@@ -76,10 +84,11 @@ class KnownTools:
 class DecodeStore(Generic[T]):
     """What was read, by the bytes it was read from: the JSON, the value, and whether they may hold sealed state."""
 
-    __slots__ = ("_known", "_read")
+    __slots__ = ("_known", "_read", "_weigh")
 
-    def __init__(self, read: Callable[[Any], T]) -> None:
+    def __init__(self, read: Callable[[Any], T], weigh: Callable[[int, T], int] = lambda size, _: size) -> None:
         self._read = read
+        self._weigh = weigh
         self._known: Bounded[_Place, tuple[bytes, tuple[Any, T, bool]]] = Bounded(_MOST_ENTRIES, _MOST_BYTES)
 
     @property
@@ -104,7 +113,7 @@ class DecodeStore(Generic[T]):
             json = Listed[Any](json)
         value = (json, self._read(json), holds_seal(key))
         if size <= _LONGEST:
-            self._known.keep(place, (key, value), size)
+            self._known.keep(place, (key, value), self._weigh(size, value[1]))
         return value
 
 
@@ -134,11 +143,12 @@ class Frames:
         """
         origin = frame.origin
         size = sum(len(written) for written in key if isinstance(written, bytes)) + (0 if tools is None else len(tools))
+        weight = _weight(size, frame.tools)
         if size > _LONGEST or origin is None:
             return json, frame, tools
         origin = Origin(origin.wire, Mapped(origin.fields), origin.raw, origin.spelling)
         kept = (json, msgspec.structs.replace(frame, origin=origin), tools)
-        self._known.keep(key, kept, size)
+        self._known.keep(key, kept, weight)
         return kept
 
 
@@ -146,6 +156,9 @@ class RequestStores:
     """All that is kept of requests beside their conversations. Threads may share one, as they may a `Bounded`."""
 
     __slots__ = ("_schemas", "_tools", "frames", "known_tools")
+
+    #: What all of it can come to: written lists, schemas, frames, and the tools of each wire.
+    MOST_BYTES = 4 * 1024 * 1024 + (2 + len(Wire)) * _MOST_BYTES
 
     def __init__(self) -> None:
         self.known_tools = KnownTools()
@@ -155,7 +168,7 @@ class RequestStores:
 
     @property
     def size(self) -> int:
-        """The bytes of what was read, and is remembered."""
+        """The memory that is taken."""
         tools = sum(store.size for store in list(self._tools.values()))
         return self.known_tools.size + self._schemas.size + self.frames.size + tools
 
@@ -164,7 +177,7 @@ class RequestStores:
         store = self._tools.get(reader)
         if store is None:
             schemas = self._schemas
-            store = self._tools.setdefault(reader, DecodeStore(lambda json: _shared(read(json), schemas)))
+            store = self._tools.setdefault(reader, DecodeStore(lambda json: _shared(read(json), schemas), _weight))
         return store
 
 
@@ -182,5 +195,5 @@ def _shared(tools: Tools, schemas: Bounded[bytes, Mapped]) -> Tools:
         if known is not None:
             msgspec.structs.force_setattr(tool, "parameters", known)  # nobody has seen it yet
         elif len(text) <= _LONGEST:
-            schemas.keep(text, schema, len(text))
+            schemas.keep(text, schema, _weight(len(text), (tool,)))
     return ToolList(tools)
