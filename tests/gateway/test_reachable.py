@@ -61,7 +61,7 @@ def ask(gateway, wire, stream, number):
 
 def serve(theirs):
     call = Turn(Call(word("name"), {word("key"): word("argument")}))
-    text = Turn(Say("Use <" + word("prefix") + ":invoke> of " + word("name") + " or <tool>" + word("name") + "</tool>."))
+    text = Turn(Say(f"Use <{word('prefix')}:invoke> of {word('name')} or <tool>{word('name')}</tool>."))
     with ScriptedUpstream([call, text, call, text] * 6) as upstream:
         with RunningGateway(f"{theirs}={upstream.base_url}") as gateway:
             for wire in ("chat", "responses", "messages"):
@@ -114,7 +114,8 @@ def test_nothing_of_a_tenant_is_left_behind_its_server(tmp_path: Path) -> None:
     """Tools, schemas, prompts, names, keys and headers, of a gateway and of an agent, on every pair of wires."""
     script = tmp_path / "left.py"
     script.write_text(_SCRIPT)
-    run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300, check=False)
+    command = [sys.executable, script]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)  # noqa: S603  our own
     assert run.returncode == 0, run.stderr[-3000:]
     assert run.stdout == ""
 

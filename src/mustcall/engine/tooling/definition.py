@@ -115,7 +115,8 @@ class FunctionTool:
 
     @property
     def offer(self) -> Tool:
-        """The tool as a request offers it; one object while it says the same, so that its schema is compiled once."""
+        """The tool as a request offers it."""
+        # One object while it says the same, so that its schema is compiled once.
         said = (self.name, self.description, self.schema)
         if self._offered is None or not all(map(is_, said, self._offered[0])):
             self._offered = said, Tool(name=self.name, description=self.description, parameters=self.schema)
