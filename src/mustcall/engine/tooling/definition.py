@@ -5,6 +5,7 @@ This says what may be called and how; it runs nothing (`tooling.running`) and kn
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from operator import is_
 from typing import Any, Generic, Protocol, cast, runtime_checkable
 
 import msgspec
@@ -91,6 +92,8 @@ class ToolReturn(msgspec.Struct, frozen=True):
 class FunctionTool:
     """A tool with a JSON schema and a function, `async` or not, that takes the arguments as one dict."""
 
+    _offered: tuple[tuple[str, str | None, JsonObject], Tool] | None = None
+
     def __init__(
         self,
         name: str,
@@ -113,7 +116,11 @@ class FunctionTool:
     @property
     def offer(self) -> Tool:
         """The tool as a request offers it."""
-        return Tool(name=self.name, description=self.description, parameters=self.schema)
+        # One object while it says the same, so that its schema is compiled once.
+        said = (self.name, self.description, self.schema)
+        if self._offered is None or not all(map(is_, said, self._offered[0])):
+            self._offered = said, Tool(name=self.name, description=self.description, parameters=self.schema)
+        return self._offered[1]
 
     @property
     def is_async(self) -> bool:

@@ -11,7 +11,6 @@ import hashlib
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -53,9 +52,8 @@ def tenant_of(headers: Mapping[str, str]) -> str:
     return tenant_of_key(key) if key else ""
 
 
-@lru_cache(maxsize=256)
 def tenant_of_key(key: str | None) -> str:
-    """Return a digest of a caller's key, from which the key cannot be told; nothing for no key."""
+    """Return a digest of a caller's key, from which the key cannot be told; nothing for no key. No key is kept."""
     return hashlib.sha256(b"mustcall tenant\0" + key.encode("utf-8", "surrogateescape")).hexdigest()[:24] if key else ""
 
 
