@@ -311,7 +311,8 @@ class _Turn:
         elif outcome.calls:
             if k != len(self.told) - 1 and not stream:
                 yield f"leak: text of attempt {k} ({one.what}) beside the calls of another"
-        elif k != len(self.told) - 1:
+        elif k != len(self.told) - 1 and not (stream and one.bent and one.marks.text not in outcome.text):
+            # Of a bent stream the mark that ends its reasoning may be lost: what follows is reasoning, and was seen.
             yield f"leak: text of attempt {k} ({one.what}) in the answer of another"
 
     def _is_first_party(self) -> bool:

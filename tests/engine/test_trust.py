@@ -6,15 +6,20 @@ from typing import Any
 import pytest
 
 from mustcall.core.origin import Wire
+from mustcall.core.parts import Text, ToolCall
+from mustcall.core.streams.assembler import Assembler
 from mustcall.engine.exchange import StreamedReply, WholeReply
 from mustcall.engine.records import TurnProgress
 from mustcall.engine.turns import OperatorSettings, Turns
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.wording import Wording
 from mustcall.profiles import Learnt, read_overrides
-from mustcall.testing import Call, Turn
+from mustcall.testing import Call, Say, Turn
 from mustcall.testing.render import Stamp, stream_reply
 from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport
+from mustcall.wire.codec import Provenance
+from mustcall.wire.registry import codec_for
+from mustcall.wire.sse import SseDecoder
 from support.compared import read_raw
 from support.exchanging import SSE, asked, endpoint, inbound, wires
 from support.sending import with_steps
@@ -108,6 +113,33 @@ async def test_a_late_fault_ends_the_stream_and_the_trust(wire: Wire) -> None:
     assert DONE[wire] not in written
     assert b"error" in written
     assert await model.ask(GOOD) == 1
+
+
+async def test_a_call_that_begins_and_fails_in_one_piece_is_never_seen() -> None:
+    """Rules 26, 118, 139: text before it goes out; the call does not, for another attempt makes it."""
+    wire = Wire.CHAT  # where a call and its arguments begin in one event
+    trusting = OperatorSettings(overrides=read_overrides([{"models": ["*"], "trusted_arguments": True}]))
+    model = Model(wire, trusting)
+    body = {**asked(wire, stream=True, tools=True), **FIELDS[wire]}
+    bad = stream_reply(Turn(Say("One moment."), Call("weather", "no JSON")), wire, body, Stamp(0))
+    begins = next(place for place, frame in enumerate(bad) if b"weather" in frame)
+    good = stream_reply(GOOD, wire, body, Stamp(1))
+    transport = FakeTransport(
+        [FakeReply(*bad[:begins], b"".join(bad[begins:]), headers=SSE), FakeReply(*good, headers=SSE)]
+    )
+    got = await model._take(transport, body)
+    assert isinstance(got, StreamedReply)
+    decoder, assembler = codec_for(wire).stream_decoder(Provenance(token="t")), Assembler()
+    for event in SseDecoder().feed(got.first + b"".join([piece async for piece in got.chunks])):
+        for decoded in decoder.feed(event):
+            assembler.feed(decoded)
+    said = [part.text if isinstance(part, Text) else part for part in assembler.reply().parts]
+    assert said[0] == "One moment."
+    (call,) = said[1:]
+    assert isinstance(call, ToolCall)
+    assert (call.name, json.loads(call.arguments_json)) == ("weather", {"city": "Bern"})
+    told = Wording().bad_arguments.format(problem="weather: top level: valid JSON")
+    assert [read_raw(sent.body or b"") for sent in transport.calls] == [body, with_steps(wire, body, told)]
 
 
 async def test_the_operator_decides() -> None:

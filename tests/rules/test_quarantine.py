@@ -144,6 +144,30 @@ def test_a_tool_is_found_by_bisection_left_out_and_learnt(wire: Wire) -> None:
     assert later == [without(body, "t5")]
 
 
+def test_a_history_of_calls_keeps_a_stub_for_its_refused_tool() -> None:
+    """Rules 104, 118, 130, 139: Messages takes no history of calls without tools: the only one is left as a stub."""
+    used = {"type": "tool_use", "id": "toolu_1", "name": "t0", "input": {"city": "Oslo"}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "rain"}
+    talk = [
+        {"role": "user", "content": "Oslo?"},
+        {"role": "assistant", "content": [used]},
+        {"role": "user", "content": [result]},
+    ]
+    body = asked(Wire.MESSAGES, 1, messages=talk)
+
+    def script(recorded: Recorded) -> Answer:
+        return Fail(400, REFUSAL) if recorded.body["tools"] == body["tools"] else ANSWER
+
+    with ScriptedUpstream(script, strict=True) as upstream, RunningGateway(f"messages={upstream.base_url}") as gateway:
+        answers = [ask(gateway, Wire.MESSAGES, body) for _ in range(2)]
+        sent = [one.body for one in upstream.requests]
+    stub: Json = {"name": "t0", "input_schema": {"type": "object", "properties": {}}}
+    mended: Json = {**body, "tools": [stub], "tool_choice": {"type": "none"}}
+    assert [answer.status for answer in answers] == [200, 200]
+    assert sent == [body, mended, mended]  # the second turn has learnt it
+    assert "tool_added:t0" in answers[0].headers["x-mustcall-adaptations"]
+
+
 def test_a_probe_is_told_by_one_word(tmp_path: Path) -> None:
     """Rules 117, 130: in the header, the event, the line, the metrics, and in the list, the page and its filter."""
     wire, place = Wire.CHAT, str(tmp_path / "l.db")

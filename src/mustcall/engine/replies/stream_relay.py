@@ -12,9 +12,10 @@ from typing import Generic
 
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
 from mustcall.core.limits import DEFAULTS, GatewayLimits
+from mustcall.core.parts import ToolCall
 from mustcall.core.reply import Reply, Usage
 from mustcall.core.streams.assembler import Assembler
-from mustcall.core.streams.events import Ended, Event, Failed, PartReasoningDelta, PartTextDelta
+from mustcall.core.streams.events import Ended, Event, Failed, PartReasoningDelta, PartStarted, PartTextDelta
 from mustcall.engine.off_loop import LARGE
 from mustcall.engine.replies.kept_errors import without_frames
 from mustcall.engine.replies.outlets import Outlet, P
@@ -235,9 +236,15 @@ class StreamRelay(Generic[P]):
         return self._outlet.forward(held, [])
 
     def last_words(self) -> P:
-        """Return the text that may be seen and waited only because it came in one piece with what may not."""
+        """Return the text that may be seen and waited only because it came in one piece with what may not.
+
+        Another attempt follows: of a trusted call that began in that piece nothing goes out.
+        """
         self.raw = False
         self._held.clear()
+        began = [isinstance(event, PartStarted) and isinstance(event.part, ToolCall) for event in self._released]
+        if any(began):
+            del self._released[began.index(True) :]
         return self._write()
 
     def close(self) -> P:

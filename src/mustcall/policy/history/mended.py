@@ -27,7 +27,7 @@ from mustcall.policy.history.leftover_markup import is_unmarked, strip_markup
 from mustcall.policy.history.pairing import pair_results
 from mustcall.policy.history.reasoning_state import bound_until, fit_reasoning, keeps_reasoning, without_reasoning
 
-__all__ = ["drop_reasoning", "mend_history", "remove_trailing_assistant"]
+__all__ = ["drop_reasoning", "mend_history", "offer_stubs", "remove_trailing_assistant"]
 
 
 _WORDING = Wording()
@@ -56,10 +56,21 @@ def mend_history(
     messages = _ending_on_user(messages, request, profile, log, wording)
     changes: dict[str, Any] = {} if messages is request.messages else {"messages": messages}
     if stubs:
-        names = ", ".join(stub.name for stub in stubs)
-        log.add(AdaptationKind.TOOL_ADDED, names, "this upstream refuses tool history without tools")
-        changes |= {"tools": stubs, "tool_choice": ToolChoice(mode=ChoiceMode.NONE)}
+        changes |= _offering(stubs, log)
     return request.evolve(**changes) if changes else request
+
+
+def offer_stubs(request: Request, profile: Profile, log: AdaptationLog) -> Request:
+    """Return a request that has lost its tools with stubs for those its history calls, where it may not have none."""
+    needs = profile.history_needs_tools or (request.origin is not None and request.origin.wire is Wire.MESSAGES)
+    stubs = _stubs(request.messages) if needs and not request.tools else ()
+    return request.evolve(**_offering(stubs, log)) if stubs else request
+
+
+def _offering(stubs: tuple[Tool, ...], log: AdaptationLog) -> dict[str, Any]:
+    names = ", ".join(stub.name for stub in stubs)
+    log.add(AdaptationKind.TOOL_ADDED, names, "this upstream refuses tool history without tools")
+    return {"tools": stubs, "tool_choice": ToolChoice(mode=ChoiceMode.NONE)}
 
 
 def _is_clean(request: Request, profile: Profile, issuer: str) -> bool:

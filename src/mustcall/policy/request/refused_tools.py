@@ -18,6 +18,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool
 from mustcall.policy.facts.profile import Profile
 from mustcall.policy.failures.rejection import Rejection
+from mustcall.policy.history.mended import offer_stubs
 from mustcall.policy.request.demand import Demand
 from mustcall.policy.schema.tool_schemas import names_tool, schema_digest
 
@@ -154,4 +155,4 @@ def drop_refused(request: Request, profile: Profile, demand: Demand, log: Adapta
         return request
     for name in names:
         log.add(AdaptationKind.TOOL_DROPPED, name, WHY)
-    return without_tools(request, out)
+    return offer_stubs(without_tools(request, out), profile, log)

@@ -20,6 +20,7 @@ from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol, SchemaTarget
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.failures.rejection import Rejection
+from mustcall.policy.history.mended import offer_stubs
 from mustcall.policy.history.names import NameMap
 from mustcall.policy.reply.judge import Case
 from mustcall.policy.request.attempt_request import Shaped, shape
@@ -115,7 +116,7 @@ class NextAttempt:
             for mend in self._mends:
                 request = mend(request)
             if self.isolation.begun:
-                request = without_tools(request, self.isolation.out)
+                request = offer_stubs(without_tools(request, self.isolation.out), self.profile, self.log)
             plan = self.plan
             if not self.names.trivial:
                 plan = msgspec.structs.replace(plan, demand=self._named_demand())

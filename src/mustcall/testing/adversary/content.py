@@ -273,7 +273,9 @@ def _text_call(demand: CallerIntent, marks: ContentMarks, source: random.Random)
     dialect = source.choice(_SEEN)
     value = _plain_sample(tool, source, marks.markup)
     text = dialect.render([WrittenCall(tool.name, value)])
-    before = source.choice(["", "", f"I will check {marks.text}.\n\n", f"count {marks.text}\n"])
+    # Behind half a sentence, a JSON object without markup of its own is what the sentence shows (rule 63).
+    half = "I count {}.\n" if any(opener.alone for opener in dialect.openers) else "count {}\n"
+    before = source.choice(["", "", f"I will check {marks.text}.\n\n", half.format(marks.text)])
     after = source.choice(["", "", "\n", f"\n\nThat was {marks.loose}."])
     turn = Turn(Say(before + text + after), finish=source.choice([None, "tool_calls"]))
     return Spoken(what=f"text call, {dialect.name}", turn=turn, calls_may=True, text_may=True, exact=False)
