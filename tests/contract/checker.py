@@ -30,6 +30,9 @@ _FOREIGN = ("Traceback (most recent", "internal_error", "the gateway failed")
 _NO_STREAM = re.compile(r"HTTP 50[01] |HTTP \d+ 'stream")
 #: Refusals that depend on the model, so that a gateway may have to learn them (rules 33, 100).
 _LEARNT = (None, "never_forces_thinking", "ends_with_user")
+#: A request that only shows whether its tools are taken (rule 130): nobody reads its reply, which is this short.
+_PROBE_TOKENS = 16
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 #: Where a request holds its answer to a schema: in settings of the wires, in fields of servers.
 _OUTPUT_FIELDS = ("response_format", "text", "output_config", "output_format")
 _GRAMMAR_FIELDS = ("json_schema", "guided_json")
@@ -79,6 +82,10 @@ def check(
     """
     turn = _Turn(scenario, outcome, told, requests, trusting=trusting)
     return list(turn.violations())
+
+
+def _is_probe(body: dict[str, Any]) -> bool:
+    return any(body.get(name) == _PROBE_TOKENS for name in _LIMITS)
 
 
 class _Turn:
@@ -355,7 +362,7 @@ class _Turn:
             and "protocol" not in scenario.controls
         ):
             yield "streamed although the model is known to obey a force"
-        if scenario.stream and not streamed and not breaks:
+        if scenario.stream and not streamed and not breaks and not _is_probe(body):
             yield "not streamed although its caller reads as it comes"
         if not forced and any(field in body for field in _GRAMMAR_FIELDS):
             yield "constrained although nothing was demanded"

@@ -52,13 +52,13 @@ class Model:
         """Take a streamed turn of one attempt; return what went out."""
         body = {**asked(self.wire, stream=True, tools=True), **FIELDS[self.wire]}
         transport = FakeTransport([FakeReply(*stream_reply(answer, self.wire, body, Stamp(0)), headers=SSE)])
-        got = await self._take(transport, body)
+        got = await self.take(transport, body)
         assert isinstance(got, StreamedReply)
         written = got.first + b"".join([piece async for piece in got.chunks])
         assert len(transport.calls) == 1
         return written
 
-    async def _take(self, transport: FakeTransport, body: dict[str, Any]) -> WholeReply | StreamedReply:
+    async def take(self, transport: FakeTransport, body: dict[str, Any]) -> WholeReply | StreamedReply:
         return await Turns(transport, self.clock, self.operator, self.learnt).take(
             inbound(self.wire, json.dumps(body).encode(), stream=True),
             endpoint(self.wire),
@@ -74,7 +74,7 @@ class Model:
         body = {**asked(self.wire, stream=True, tools=True), **FIELDS[self.wire]}
         frames = [stream_reply(turn, self.wire, body, Stamp(0)) for turn in answers]
         transport = FakeTransport([FakeReply(*pieces, headers=SSE) for pieces in frames])
-        got = await self._take(transport, body)
+        got = await self.take(transport, body)
         assert isinstance(got, StreamedReply)
         told = Wording().bad_arguments.format(problem="weather: city: string")
         sends = [body, with_steps(self.wire, body, told)][: len(answers)]
@@ -127,7 +127,7 @@ async def test_a_call_that_begins_and_fails_in_one_piece_is_never_seen() -> None
     transport = FakeTransport(
         [FakeReply(*bad[:begins], b"".join(bad[begins:]), headers=SSE), FakeReply(*good, headers=SSE)]
     )
-    got = await model._take(transport, body)
+    got = await model.take(transport, body)
     assert isinstance(got, StreamedReply)
     decoder, assembler = codec_for(wire).stream_decoder(Provenance(token="t")), Assembler()
     for event in SseDecoder().feed(got.first + b"".join([piece async for piece in got.chunks])):
