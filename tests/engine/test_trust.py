@@ -59,6 +59,7 @@ class Model:
         return written
 
     async def take(self, transport: FakeTransport, body: dict[str, Any]) -> WholeReply | StreamedReply:
+        """Take a streamed turn."""
         return await Turns(transport, self.clock, self.operator, self.learnt).take(
             inbound(self.wire, json.dumps(body).encode(), stream=True),
             endpoint(self.wire),
