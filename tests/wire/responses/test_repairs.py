@@ -270,6 +270,9 @@ _ORDER: dict[str, list[Events]] = {
         [_CREATED, _ADDED, _PART, {**_DELTA, "delta": 5}],
         [_CREATED, _ADDED, _PART, {**_DELTA, "content_index": None}],
         [_CREATED, {"type": "error", "message": "no code"}],
+        [_CREATED, _ADDED, _PART, {**_DELTA, "error": "no"}],
+        [_CREATED, {"type": "response.later", "error": {"message": "no"}}],
+        [*_WHOLE[:-1], {**_end(), "error": "no"}],
     ],
     "usage": [[*_WHOLE[:-1], _end(usage={"input_tokens": "many"})]],
 }

@@ -273,6 +273,8 @@ class ResponsesEvent(msgspec.Struct, gc=False, frozen=True, kw_only=True):
 
     type: Given
     sequence_number: Count | None = None
+    # The OpenAI SDKs raise an error for any event that has one here.
+    error: None = None
 
 
 class LifecycleEvent(ResponsesEvent, gc=False, frozen=True, kw_only=True):
@@ -342,7 +344,6 @@ class ErrorEvent(ResponsesEvent, gc=False, frozen=True, kw_only=True):
 
     code: Given
     message: Given
-    error: None = None
 
 
 class TextField(NamedTuple):
