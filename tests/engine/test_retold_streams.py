@@ -13,7 +13,7 @@ import pytest
 from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Refusal, Text
-from mustcall.testing import Call, Say, Turn
+from mustcall.testing import Call, Say, Think, Turn
 from mustcall.testing.render import Stamp, stream_reply
 from mustcall.testing.script import Refuse
 from support.flowing import Flowing
@@ -180,9 +180,46 @@ def test_a_refusal_is_told_in_the_same_words(kind: str) -> None:
         assert [type(part) for part in flowing.flow.reply().parts] == [Refusal]
 
 
+THOUGHT = Turn(Think("Hm, let me see.", encrypted="sealed"), Say(WORDS))
+CALLED = Turn(Call("f", {"q": "x"}, namespace="n"))
+
+
+def _put(key: str, value: Any) -> Edit:
+    def put(event: Event) -> None:
+        item = event["item"] if "item" in event else event["response"]["output"][0]
+        if item["type"] in ("reasoning", "function_call"):
+            item[key] = value
+
+    return put
+
+
+ITEMS: dict[str, tuple[Turn, dict[str, Edit]]] = {
+    "a seal only at the end": (THOUGHT, {ITEM_DONE: _put("encrypted_content", None)}),
+    "another seal": (THOUGHT, {END: _put("encrypted_content", "another")}),
+    "no seal at the end": (THOUGHT, {END: _put("encrypted_content", None)}),
+    "another summary": (THOUGHT, {END: _put("summary", [{"type": "summary_text", "text": OTHER}])}),
+    "other thoughts": (THOUGHT, {END: _put("content", [{"type": "reasoning_text", "text": OTHER}])}),
+    "another namespace": (CALLED, {END: _put("namespace", "m")}),
+    "no namespace": (CALLED, {END: _put("namespace", None)}),
+    "a namespace only at the end": (CALLED, {ITEM_DONE: _put("namespace", None)}),
+}
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_an_item_is_the_same_when_it_is_done_and_at_the_end(name: str) -> None:
+    """Rule 127: clients take reasoning to send back, and the tool that is called, from either event."""
+    turn, edits = ITEMS[name]
+    for pieces in cuts(edited(told(turn), edits)):
+        out, raw = Flowing(Wire.RESPONSES).carry(pieces)
+        assert not raw
+        events = events_of(out)
+        items = [event["item"] for event in events if event["type"] == ITEM_DONE]
+        assert items == events[-1]["response"]["output"]
+
+
 def test_what_is_told_in_the_same_words_is_forwarded() -> None:
     """Rule 112: the streams that are bent here are forwarded as they are."""
-    for turn in (Turn(Say(WORDS)), Turn(Refuse("No way, sorry.")), Turn(Say(WORDS), Call("f", {"q": "x"}))):
+    for turn in (Turn(Say(WORDS)), Turn(Refuse("No way, sorry.")), Turn(Say(WORDS), *CALLED.parts), THOUGHT):
         for left_out in ((), (TEXT_DONE,), (PART_DONE,), (TEXT_DONE, PART_DONE)):
             frames = framed(dropped(told(turn), *left_out))
             for pieces in cuts(frames):

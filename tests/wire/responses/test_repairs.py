@@ -161,6 +161,8 @@ def _end(**changes: Any) -> dict[str, Any]:
 
 
 _WHOLE = [_CREATED, _ADDED, _PART, _DELTA, _DONE, _end()]
+_CALLS = [_CREATED, _CALLED, {**_ARGUMENTS, "delta": "{}"}, _CALL_DONE, _end(output=[_CALL_DONE["item"]])]
+_THOUGHTS = [_CREATED, {**_ADDED, "item": _THOUGHT}, {**_DONE, "item": _THOUGHT}, _end(output=[_THOUGHT])]
 
 
 def _numbered(events: Events) -> Events:
@@ -177,8 +179,8 @@ def _named(events: Events) -> list[str]:
 def test_a_healthy_stream_needs_no_repair() -> None:
     """Rule 112: the stream that the examples bend is regular."""
     assert _named(_WHOLE) == [""] * len(_WHOLE)
-    calls = [_CREATED, _CALLED, {**_ARGUMENTS, "delta": "{}"}, _CALL_DONE, _end(output=[_CALL_DONE["item"]])]
-    assert _named(calls) == [""] * len(calls)
+    assert _named(_CALLS) == [""] * len(_CALLS)
+    assert _named(_THOUGHTS) == [""] * len(_THOUGHTS)
 
 
 _ORDER: dict[str, list[Events]] = {
@@ -257,6 +259,11 @@ _ORDER: dict[str, list[Events]] = {
         [*_WHOLE[:-1], _end(output=[_MESSAGE])],
         [*_WHOLE[:-1], _end(output=[{**_MESSAGE, "content": [_OTHER]}])],
         [*_WHOLE[:-1], _end(output=[{**_MESSAGE, "content": [_SAID, _SAID]}])],
+        [*_CALLS[:-1], _end(output=[{**_CALL_DONE["item"], "namespace": "other"}])],
+        [*_CALLS[:-1], _end(output=[{**_CALL_DONE["item"], "arguments": "{ }"}])],
+        [*_THOUGHTS[:-1], _end(output=[{**_THOUGHT, "encrypted_content": "sealed"}])],
+        [*_THOUGHTS[:-1], _end(output=[{**_THOUGHT, "summary": [{"type": "summary_text", "text": "hm"}]}])],
+        [*_THOUGHTS[:-1], _end(output=[{**_THOUGHT, "content": [{"type": "reasoning_text", "text": "hm"}]}])],
         [_CREATED, _ADDED, _PART, _DELTA, _end()],
         [
             _CREATED,

@@ -110,8 +110,10 @@ def _last_word(item: OutputItem) -> object:
     match item:
         case MessageItem():
             return item.content
+        case ReasoningItem():
+            return item.summary, item.content or [], item.encrypted_content or None
         case CallItem():
-            return item.given
+            return item.namespace or None, item.given
         case _:
             return None
 
