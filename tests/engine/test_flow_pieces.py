@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Part, Text
 from mustcall.core.streams.assembler import Assembler
@@ -151,3 +152,46 @@ def test_another_writer_counts_empty_blocks(kind: str) -> None:
     )
     assert not flow.raw
     assert texts_of(Wire.MESSAGES, out)[-1] == "one two"
+
+
+LAST = {
+    Wire.CHAT: (
+        b'data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":'
+        b'{"role":"assistant","tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"f","arguments":%b}}]},'
+        b'"finish_reason":"tool_calls"}]}\n'
+    ),
+    Wire.RESPONSES: (
+        b'event: response.output_item.done\ndata: {"type":"response.output_item.done","output_index":0,"item":{"type":'
+        b'"function_call","id":"fc_1","call_id":"c","name":"f","status":"completed","arguments":%b}}\n'
+    ),
+    Wire.MESSAGES: (
+        b'event: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":{"type":"tool_use",'
+        b'"id":"c","name":"f","input":%b}}\n'
+    ),
+}
+
+
+@pytest.mark.parametrize("wire", Wire)
+def test_a_last_event_that_can_be_parsed_but_not_written(wire: Wire) -> None:
+    """Rule 114: writing arguments takes more of the stack than parsing them; too deep ones are the upstream's fault."""
+    first = stream_reply(Turn(Say(WORDS)), wire, {"model": "m", "stream": True}, Written(1, "s"))[0]
+
+    def is_too_deep(depth: int) -> bool:
+        flow = flow_of(wire)
+        flow.feed(first)
+        flow.feed(LAST[wire] % (b'{"a":' * depth + b"1" + b"}" * depth))  # without the blank line that ends an event
+        try:
+            flow.close()
+        except UpstreamGarbage as error:
+            flow.fail(error)
+        return flow.error is not None and "nested too deeply" in str(flow.error)
+
+    shallow, deep = 1, 1 << 16
+    assert not is_too_deep(shallow)
+    assert is_too_deep(deep)
+    while deep - shallow > 1:
+        depth = (shallow + deep) // 2
+        shallow, deep = (shallow, depth) if is_too_deep(depth) else (depth, deep)
+    found = [is_too_deep(depth) for depth in range(deep - 12, deep + 12)]
+    assert found == sorted(found)
+    assert {*found} == {False, True}

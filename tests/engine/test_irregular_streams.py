@@ -123,6 +123,33 @@ def test_the_gateway_writes_it_anew(wire: Wire, name: str) -> None:
     assert means(found, TURNS[name])
 
 
+@pytest.mark.parametrize("error", ["no", {"message": "no"}, True])
+def test_an_error_beside_a_responses_event(error: Any) -> None:
+    """Rule 127: the OpenAI SDKs raise for any event with an error in it; what the event means goes out without."""
+    frames = stream_reply(TURNS["both"], Wire.RESPONSES, {"model": "test-model", "stream": True}, Written(1, "s"))
+    for at, frame in enumerate(frames):
+        head, mark, data = frame.rpartition(b"data: ")
+        failing = head + mark + json.dumps({**json.loads(data), "error": error}).encode() + b"\n\n"
+        pieces = [*frames[:at], failing, *frames[at + 1 :]]
+        for cut in (pieces, [b"".join(pieces)]):
+            out, raw = Flowing(Wire.RESPONSES).carry(cut)
+            assert not raw
+            assert means(seen(Wire.RESPONSES, out), TURNS["both"])
+
+
+@pytest.mark.parametrize("error", ["no", {"message": "no"}, True])
+def test_an_error_beside_the_choices_of_a_chunk(error: Any) -> None:
+    """Rule 127: the OpenAI SDKs raise for such a chunk, so the stream has failed; its text does not go out."""
+    frames = stream_reply(TURNS["text"], Wire.CHAT, {"model": "test-model", "stream": True}, Written(1, "s"))
+    for at, frame in enumerate(frames[:-1]):
+        failing = b"data: %b\n\n" % json.dumps({**json.loads(frame.removeprefix(b"data: ")), "error": error}).encode()
+        flow = Flowing(Wire.CHAT).flow
+        out = b"".join([flow.feed(piece) for piece in [*frames[:at], failing]])
+        assert flow.ended
+        assert flow.error is not None
+        assert failing not in out
+
+
 def test_our_own_bytes_begin_on_a_new_line() -> None:
     """Rule 135: forwarded bytes may end inside a CRLF; what follows of ours is still an event of its own."""
     codec = codec_for(Wire.CHAT)

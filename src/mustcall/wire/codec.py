@@ -134,7 +134,8 @@ class StreamDecoder(Protocol):
     def takes(self, block: bytes, events: list[SseEvent]) -> bool:
         """Tell whether a strict client reads these bytes, after all before, as their events mean; never raises.
 
-        After a no, nothing more is asked. Deltas of nothing but text, in a part that is open, need not be shown.
+        The same events are fed next. After a no, nothing more is asked. Deltas of nothing but text, in a part that is
+        open, need not be shown.
         """
         ...
 

@@ -136,6 +136,8 @@ _MESSAGE: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant
 _CALL: dict[str, Any] = {"id": "fc_1", "type": "function_call", "call_id": "c", "name": "f", "arguments": ""}
 _THOUGHT: dict[str, Any] = {"id": "rs_1", "type": "reasoning", "summary": []}
 _SAID: dict[str, Any] = {"type": "output_text", "text": "ok", "annotations": []}
+_OTHER: dict[str, Any] = {**_SAID, "text": "no"}
+_REFUSED: dict[str, Any] = {"type": "refusal", "refusal": "ok"}
 _ITEM: dict[str, Any] = {"item_id": "msg_1", "output_index": 0}
 _PLACE: dict[str, Any] = {**_ITEM, "content_index": 0}
 _CREATED: dict[str, Any] = {"type": "response.created", "response": _RESPONSE}
@@ -143,6 +145,7 @@ _ADDED: dict[str, Any] = {"type": "response.output_item.added", "output_index": 
 _CALLED: dict[str, Any] = {"type": "response.output_item.added", "output_index": 0, "item": _CALL}
 _PART: dict[str, Any] = {"type": "response.content_part.added", **_PLACE, "part": {"type": "output_text", "text": ""}}
 _DELTA: dict[str, Any] = {"type": "response.output_text.delta", **_PLACE, "delta": "ok"}
+_TOLD: dict[str, Any] = {"type": "response.output_text.done", **_PLACE, "text": "ok"}
 _DONE: dict[str, Any] = {
     "type": "response.output_item.done",
     "output_index": 0,
@@ -158,6 +161,8 @@ def _end(**changes: Any) -> dict[str, Any]:
 
 
 _WHOLE = [_CREATED, _ADDED, _PART, _DELTA, _DONE, _end()]
+_CALLS = [_CREATED, _CALLED, {**_ARGUMENTS, "delta": "{}"}, _CALL_DONE, _end(output=[_CALL_DONE["item"]])]
+_THOUGHTS = [_CREATED, {**_ADDED, "item": _THOUGHT}, {**_DONE, "item": _THOUGHT}, _end(output=[_THOUGHT])]
 
 
 def _numbered(events: Events) -> Events:
@@ -174,8 +179,8 @@ def _named(events: Events) -> list[str]:
 def test_a_healthy_stream_needs_no_repair() -> None:
     """Rule 112: the stream that the examples bend is regular."""
     assert _named(_WHOLE) == [""] * len(_WHOLE)
-    calls = [_CREATED, _CALLED, {**_ARGUMENTS, "delta": "{}"}, _CALL_DONE, _end(output=[_CALL_DONE["item"]])]
-    assert _named(calls) == [""] * len(calls)
+    assert _named(_CALLS) == [""] * len(_CALLS)
+    assert _named(_THOUGHTS) == [""] * len(_THOUGHTS)
 
 
 _ORDER: dict[str, list[Events]] = {
@@ -211,6 +216,7 @@ _ORDER: dict[str, list[Events]] = {
         [_CREATED, _ADDED, _PART, {**_DELTA, "type": "response.refusal.delta"}],
         [_CREATED, _CALLED, _DELTA],
         [*_WHOLE[:-1], _DELTA],
+        [_CREATED, _ADDED, _PART, _DELTA, {**_PART, "type": "response.content_part.done", "part": _SAID}, _DELTA],
         [_CREATED, _ADDED, {"type": "response.content_part.done", **_PLACE, "part": _SAID}],
         [
             _CREATED,
@@ -221,6 +227,10 @@ _ORDER: dict[str, list[Events]] = {
     "changed": [
         [_CREATED, _ADDED, _PART, _DELTA, {**_DONE, "item": {**_DONE["item"], "id": "msg_2"}}],
         [_CREATED, _ADDED, _PART, _DELTA, {**_DONE, "item": _MESSAGE}],
+        [_CREATED, _ADDED, _PART, _DELTA, _TOLD, {**_DONE, "item": {**_MESSAGE, "content": [_OTHER]}}],
+        [_CREATED, _ADDED, _PART, _DELTA, _TOLD, {**_PART, "type": "response.content_part.done", "part": _OTHER}],
+        [_CREATED, _ADDED, _PART, _DELTA, _TOLD, {**_TOLD, "text": "no"}],
+        [_CREATED, _ADDED, _PART, _DELTA, {**_PART, "type": "response.content_part.done", "part": _REFUSED}],
         [_CREATED, _CALLED, {**_ARGUMENTS, "delta": "{"}, _CALL_DONE],
         [
             _CREATED,
@@ -246,6 +256,14 @@ _ORDER: dict[str, list[Events]] = {
         [*_WHOLE[:-1], _end(status="incomplete", incomplete_details={"reason": "max_output_tokens"})],
         [*_WHOLE[:-1], _end(incomplete_details={"reason": "max_output_tokens"})],
         [*_WHOLE[:-1], _end(output=[{**_MESSAGE, "id": "msg_2"}])],
+        [*_WHOLE[:-1], _end(output=[_MESSAGE])],
+        [*_WHOLE[:-1], _end(output=[{**_MESSAGE, "content": [_OTHER]}])],
+        [*_WHOLE[:-1], _end(output=[{**_MESSAGE, "content": [_SAID, _SAID]}])],
+        [*_CALLS[:-1], _end(output=[{**_CALL_DONE["item"], "namespace": "other"}])],
+        [*_CALLS[:-1], _end(output=[{**_CALL_DONE["item"], "arguments": "{ }"}])],
+        [*_THOUGHTS[:-1], _end(output=[{**_THOUGHT, "encrypted_content": "sealed"}])],
+        [*_THOUGHTS[:-1], _end(output=[{**_THOUGHT, "summary": [{"type": "summary_text", "text": "hm"}]}])],
+        [*_THOUGHTS[:-1], _end(output=[{**_THOUGHT, "content": [{"type": "reasoning_text", "text": "hm"}]}])],
         [_CREATED, _ADDED, _PART, _DELTA, _end()],
         [
             _CREATED,
@@ -259,6 +277,9 @@ _ORDER: dict[str, list[Events]] = {
         [_CREATED, _ADDED, _PART, {**_DELTA, "delta": 5}],
         [_CREATED, _ADDED, _PART, {**_DELTA, "content_index": None}],
         [_CREATED, {"type": "error", "message": "no code"}],
+        [_CREATED, _ADDED, _PART, {**_DELTA, "error": "no"}],
+        [_CREATED, {"type": "response.later", "error": {"message": "no"}}],
+        [*_WHOLE[:-1], {**_end(), "error": "no"}],
     ],
     "usage": [[*_WHOLE[:-1], _end(usage={"input_tokens": "many"})]],
 }

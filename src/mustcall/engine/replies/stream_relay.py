@@ -248,13 +248,17 @@ class StreamRelay(Generic[P]):
         return self._write()
 
     def close(self) -> P:
-        """Take the end of the bytes and return what may go out."""
+        """Take the end of the bytes and return what may go out; raise `UpstreamGarbage` for what cannot be read."""
         block, events = self._sse.close_block()
         # A server may hang up right after its last line, without the blank one that ends the event.
-        data = self._feed(block + b"\n\n" if block and not block.endswith((b"\n\n", b"\r\r")) else block, events)
-        if not self.ended:
-            self._take(self._decoder.close())
-            self.said_so = False  # the decoder's word: no byte of it came
+        whole = block + b"\n\n" if block and not block.endswith((b"\n\n", b"\r\r")) else block
+        try:
+            data = self._feed(whole, events)
+            if not self.ended:
+                self._take(self._decoder.close())
+                self.said_so = False  # the decoder's word: no byte of it came
+        except RecursionError:
+            raise UpstreamGarbage("the upstream's stream is nested too deeply") from None
         return data
 
     def _feed(self, block: bytes, events: list[SseEvent]) -> P:

@@ -9,6 +9,7 @@ responses and calls that are complete. So these must agree, and their numbers mu
 """
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 from mustcall.core.origin import JsonObject
@@ -40,6 +41,7 @@ from mustcall.wire.responses.shape import (
     is_counted,
     is_ended,
     speaks,
+    words_of,
 )
 from mustcall.wire.sse import SseEvent
 
@@ -55,7 +57,7 @@ REPAIRS = {
     "item": WireDeviation("an item that is not what its type says, or has the id of another", "as far as it can be"),
     "early": WireDeviation("an item or a content that is announced with its words", "once", "read twice by clients"),
     "place": WireDeviation("an event about an item or a content that is not open", "by `stream_items`"),
-    "changed": WireDeviation("an item whose ids, name, contents or input change", "by the last word on it"),
+    "changed": WireDeviation("an item whose ids, name, words or input change", "by the last word on it"),
     "no deltas": WireDeviation("words that no delta brought", "from the last word", "the AI SDK reads deltas alone"),
     "no status": WireDeviation("a call that is done and does not say so", "as complete", "the AI SDK asks for it"),
     "end": WireDeviation("an end that contradicts the stream or itself", "after what was streamed"),
@@ -73,12 +75,18 @@ REPAIRS = {
 class _Progress:
     """One item: who it is, the contents it has, the input that was streamed, and how it ended."""
 
-    __slots__ = ("contents", "done", "final", "identity", "kind", "pieces", "spoke")
+    __slots__ = ("contents", "done", "final", "identity", "kind", "last", "open", "pieces", "spoke", "told")
 
     def __init__(self, kind: str, identity: tuple[str, str | None, str, str]) -> None:
         self.kind = kind
         self.identity = identity
+        #: The kind of each content; in `open` it is empty once the content is done.
         self.contents: list[str] = []
+        self.open: list[str] = []
+        #: Each content's words as they were first told as a whole: they are told again, and must be the same.
+        self.told: dict[int, object] = {}
+        #: What the item said when it was done.
+        self.last: object = None
         self.pieces: list[str] = []
         self.final: str | None = None
         #: Whether a delta of its text was seen: of those that follow not every one is shown.
@@ -91,6 +99,24 @@ class _Progress:
             self.final = "".join(self.pieces)
         return self.final
 
+    def retells(self, place: int, words: object) -> bool:
+        """Take all of a content, after which it is closed; tell whether its words are those that were told before."""
+        self.open[place] = ""
+        return self.told.setdefault(place, words) == words
+
+
+def _last_word(item: OutputItem) -> object:
+    """Return what an item says when it is done, and may not take back at the response's end."""
+    match item:
+        case MessageItem():
+            return item.content
+        case ReasoningItem():
+            return item.summary, item.content or [], item.encrypted_content or None
+        case CallItem():
+            return item.namespace or None, item.given
+        case _:
+            return None
+
 
 def _identity(kind: str, item: OutputItem) -> tuple[str, str | None, str, str]:
     """Return what an item may not change: its kind, ids and name."""
@@ -100,7 +126,7 @@ def _identity(kind: str, item: OutputItem) -> tuple[str, str | None, str, str]:
 class ResponseOrder:
     """One stream: which repair its next event needs, after all before."""
 
-    __slots__ = ("_id", "_ids", "_items", "_marked", "_number", "ended", "unsettled")
+    __slots__ = ("_id", "_ids", "_items", "_marked", "_number", "agrees", "ended", "unsettled")
 
     def __init__(self) -> None:
         self._id: str | None = None
@@ -110,6 +136,8 @@ class ResponseOrder:
         self._number = -1
         #: Items between two events that mean one thing together.
         self.unsettled: set[_Progress] = set()
+        #: Whether each content was told as a whole in the words of its deltas; who reads these says so.
+        self.agrees = True
         #: Whether the response's last event came.
         self.ended = False
 
@@ -181,9 +209,7 @@ class ResponseOrder:
             if item is None:
                 return "item"
             items.append(item)
-            if not known.done or known.identity != _identity(fields["type"], item):
-                return "end"
-            if known.final is not None and isinstance(item, CallItem) and item.given != known.final:
+            if not known.done or known.identity != _identity(fields["type"], item) or known.last != _last_word(item):
                 return "end"
         return "" if are_distinct(items) else "item"
 
@@ -219,12 +245,15 @@ class ResponseOrder:
         if known.done or known.identity != _identity(value.item["type"], item):
             return "changed"
         known.done = True
+        known.last = _last_word(item)
         self.unsettled.discard(known)
         match item:
             case MessageItem():
                 if not known.spoke and any(map(speaks, item.content)):
                     return "no deltas"
-                return "" if [part.type for part in item.content] == known.contents else "changed"
+                if [part.type for part in item.content] != known.contents:
+                    return "changed"
+                return "" if all(map(known.retells, count(), map(words_of, item.content))) else "changed"
             case CallItem():
                 if item.status is None:
                     return "no status"
@@ -244,8 +273,13 @@ class ResponseOrder:
             return ""
         if value.type == "response.content_part.done":
             self.unsettled.add(known)
-            return "" if value.content_index < len(known.contents) else "place"
+            place = value.content_index
+            if place >= len(known.contents):
+                return "place"
+            same = part.type == known.contents[place] and known.retells(place, words_of(part))
+            return "" if same else "changed"
         known.contents.append(part.type)
+        known.open.append(part.type)
         self.unsettled.discard(known)
         if value.content_index != len(known.contents) - 1:
             return "place"
@@ -264,9 +298,11 @@ class ResponseOrder:
             self.unsettled.add(known)
             if text and not known.spoke:
                 return "no deltas"
+            if content and known.told.setdefault(getattr(value, number), text) != text:
+                return "changed"
         if content:
             place: int = getattr(value, number)
-            return "" if place < len(known.contents) and known.contents[place] == content else "place"
+            return "" if place < len(known.open) and known.open[place] == content else "place"
         if number:
             return ""
         if field == "delta":

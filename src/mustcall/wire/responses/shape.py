@@ -52,6 +52,7 @@ __all__ = [
     "read_text",
     "responses_outline",
     "speaks",
+    "words_of",
 ]
 
 _T = TypeVar("_T")
@@ -161,10 +162,14 @@ def _is_content(part: _Content) -> bool:
     return isinstance(part.text if kind == "output_text" else part.refusal if kind == "refusal" else "", str)
 
 
+def words_of(part: _Content) -> object:
+    """Return what a content says."""
+    return part.refusal if part.type == "refusal" else part.text
+
+
 def speaks(part: _Content) -> bool:
     """Tell whether a content has words."""
-    words = part.refusal if part.type == "refusal" else part.text
-    return words is not msgspec.UNSET and words != ""
+    return words_of(part) not in (msgspec.UNSET, "")
 
 
 def are_distinct(items: Sequence[OutputItem]) -> bool:
@@ -268,6 +273,8 @@ class ResponsesEvent(msgspec.Struct, gc=False, frozen=True, kw_only=True):
 
     type: Given
     sequence_number: Count | None = None
+    # The OpenAI SDKs raise an error for any event that has one here.
+    error: None = None
 
 
 class LifecycleEvent(ResponsesEvent, gc=False, frozen=True, kw_only=True):
@@ -337,7 +344,6 @@ class ErrorEvent(ResponsesEvent, gc=False, frozen=True, kw_only=True):
 
     code: Given
     message: Given
-    error: None = None
 
 
 class TextField(NamedTuple):

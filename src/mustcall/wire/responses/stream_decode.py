@@ -96,7 +96,8 @@ class ResponsesStreamDecoder:
         self._over = False
         self._framing = Framing()
         self._order = ResponseOrder()
-        self._ahead: tuple[list[SseEvent], list[ResponsesEvent | None]] | None = None
+        #: Events that were looked at before they are fed, what they are, and what they mean if they are in order.
+        self._ahead: tuple[list[SseEvent], list[ResponsesEvent | None], list[Event] | None] | None = None
 
     # --- whether bytes may be forwarded ----------------------------------------------------------------------------
 
@@ -116,12 +117,18 @@ class ResponsesStreamDecoder:
         return self._order.ended
 
     def takes(self, block: bytes, events: list[SseEvent]) -> bool:
-        """Tell whether no repair is needed for these bytes; `feed_all` reads what was parsed for that."""
+        """Tell whether no repair is needed for these bytes; `feed_all` returns what was read for that.
+
+        A whole text is compared with its deltas where they are kept: in the slot that they are read into.
+        """
         if not self._framing.takes(block):
             return False
         values = [*map(read_event, events)]
-        self._ahead = events, values
-        return not any(map(self._order.repair, events, values))
+        if any(map(self._order.repair, events, values)):
+            self._ahead = events, values, None
+            return False
+        self._ahead = events, values, self._read(events, values)
+        return self._order.agrees
 
     # --- what events mean --------------------------------------------------------------------------------------------
 
@@ -134,7 +141,11 @@ class ResponsesStreamDecoder:
     def feed_all(self, events: list[SseEvent]) -> list[Event]:
         """Take events that arrived together."""
         ahead, self._ahead = self._ahead, None
-        values = ahead[1] if ahead is not None and ahead[0] is events else [*map(read_event, events)]
+        if ahead is None or ahead[0] is not events:
+            return self._read(events, [*map(read_event, events)])
+        return self._read(events, ahead[1]) if ahead[2] is None else ahead[2]
+
+    def _read(self, events: list[SseEvent], values: list[ResponsesEvent | None]) -> list[Event]:
         out: list[Event] = []
         for event, value in zip(events, values, strict=True):
             self._event(event, value, out)
@@ -368,7 +379,9 @@ class ResponsesStreamDecoder:
                     out.append(ArgumentsDelta(index, missing))
                 case _:
                     out.append(PartTextDelta(index, missing))
-        if isinstance(part, Reasoning) and part.state is not None:
+        if isinstance(part, Text | Refusal):
+            self._order.agrees &= slot.agrees
+        elif isinstance(part, Reasoning) and part.state is not None:
             out.append(StateDelta(index, part.state))
         out.append(PartEnded(index, part))
 

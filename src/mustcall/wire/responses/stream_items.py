@@ -29,18 +29,21 @@ def group_of(fields: JsonObject) -> str:
 class ItemSlot:
     """One canonical part on its way: what was streamed of it, by channel (a summary's number; None is the text)."""
 
-    __slots__ = ("ended", "index", "seed", "streamed")
+    __slots__ = ("agrees", "ended", "index", "seed", "streamed")
 
     def __init__(self, index: int, seed: Part | None = None) -> None:
         self.index = index
         self.seed = seed
         self.streamed: dict[int | None, list[str]] = {}
+        #: Whether each whole text was just what had been streamed.
+        self.agrees = True
         self.ended = False
 
     def take(self, channel: int | None, text: str, whole: bool) -> str:
         """Add a delta, or what a whole text has beyond the deltas; return what is new."""
         if whole:
             streamed = "".join(self.streamed.get(channel, ()))
+            self.agrees = self.agrees and text == streamed
             text = text[len(streamed) :] if text.startswith(streamed) else ""
         if text:
             self.streamed.setdefault(channel, []).append(text)
