@@ -1,26 +1,10 @@
-import copy
-import gc
 import sys
-import weakref
-from collections.abc import Callable
 from threading import Thread
 
-import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.core.memo import Bounded, Listed, Remembered
-from mustcall.core.tools import Tool, ToolList
-
-
-class _Thing(msgspec.Struct, frozen=True, dict=True):
-    value: int
-
-
-class _Made:
-    def __init__(self, _of: object) -> None:
-        pass
+from mustcall.core.memo import Bounded, Remembered
 
 
 def test_the_same_object_is_looked_at_once() -> None:
@@ -32,7 +16,7 @@ def test_the_same_object_is_looked_at_once() -> None:
         return len(made)
 
     memo = Remembered(make)
-    one, other = _Thing(1), _Thing(1)
+    one, other = (1, [2]), (1, [2])
     assert [memo.of(one, "") for _ in range(3)] == [1, 1, 1]
     assert memo.of(other, "") == 2
     assert memo.of(one, "more") == 3
@@ -40,47 +24,36 @@ def test_the_same_object_is_looked_at_once() -> None:
     assert made == [one, other, one]
 
 
-def test_what_was_made_goes_with_its_object() -> None:
-    """Nothing but the object holds it, and it goes at once: without the collector."""
-    gc.disable()
-    try:
-        memo = Remembered(_Made)
-        key = ToolList((Tool(name="a"),))
-        made = weakref.ref(memo.of(key))
-        assert made() is not None
-        del key
-        assert made() is None
-    finally:
-        gc.enable()
+def test_the_oldest_is_forgotten() -> None:
+    """No more than `most` values are kept, and a forgotten one is made again."""
+    memo = Remembered(list[int], most=2)
+    keys = [(number,) for number in range(3)]
+    first, _, last = [memo.of(key) for key in keys]
+    assert memo.of(keys[2]) is last
+    assert memo.of(keys[0]) is not first
 
 
-def test_an_object_that_takes_nothing_has_all_made_anew() -> None:
-    """A plain tuple cannot hold what was made of it."""
-    memo = Remembered(list[int])
-    assert memo.of((1,)) == [1]
-    assert memo.of(key := (1,)) is not memo.of(key)
+def test_large_objects_are_few() -> None:
+    """What values are made of is bounded by its bytes: many small objects are kept, few large ones, none too large."""
+    made: list[object] = []
+    memo = Remembered(made.append, most=100, most_bytes=100_000)
 
+    def ask(*keys: object) -> int:
+        """Ask for what is made of each; return how often it was made."""
+        made.clear()
+        for key in keys:
+            memo.of(key)
+        return len(made)
 
-def test_one_object_holds_a_bounded_number_of_values() -> None:
-    """Whatever is asked of it: what depends on a history is asked in as many forms as there are histories."""
-
-    def make(_thing: _Thing, number: int) -> list[int]:
-        return [number]
-
-    memo = Remembered(make)
-    thing = _Thing(1)
-    for number in range(10_000):
-        assert memo.of(thing, number) == [number]
-    assert len(thing.__dict__) <= 128
-
-
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
-@pytest.mark.parametrize("holder", [ToolList((Tool(name="a"),)), Listed((1, 2))])
-def test_copies_know_nothing(holder: tuple[object, ...], copied: Callable[[object], object]) -> None:
-    """A copy is equal, and may be changed: what was made of the first is no longer true of it then."""
-    Remembered(repr).of(holder)
-    assert copied(holder) == holder
-    assert not hasattr(copied(holder), "__dict__")
+    small = [("x" * 100, number) for number in range(50)]
+    assert ask(*small) == 50
+    assert ask(*small) == 0
+    large = [("x" * 30_000, number) for number in range(10)]
+    assert ask(*large) == 10
+    assert ask(*large[-3:]) == 0
+    assert ask(large[0], *small) == 51, "the large ones have pushed out all others"
+    huge = ("x" * 200_000,)
+    assert ask(huge, huge) == 2
 
 
 @given(

@@ -82,18 +82,6 @@ def test_the_callers_cache_advice_is_the_upstreams() -> None:
     assert (said.headers["cache-control"], unsaid.headers["cache-control"]) == ("no-store", "no-cache")
 
 
-_WORDS = sorted({word for row in WITHHELD for word in (*row.words, *row.unless)})
-_NAMES = sorted({name for row in WITHHELD for name in (*row.names, *row.prefixes)})
-_pieces = st.sampled_from([*_WORDS, *_NAMES, "x", "server", "date", "content", "set", ".", "a.b", "$"])
-
-
-@given(st.lists(st.lists(_pieces, min_size=1, max_size=4).map("-".join) | st.sampled_from(_NAMES), unique=True))
-def test_what_passes_is_what_no_row_covers(names: list[str]) -> None:
-    """The one look at all names says what the table says of each."""
-    usual = [name for name in names if name != "connection"]
-    assert passed(dict.fromkeys(usual, "")) == [(name, "") for name in usual if withheld(name) is None][:MOST_HEADERS]
-
-
 @pytest.mark.parametrize("row", WITHHELD, ids=lambda row: row.what)
 def test_every_withheld_name_has_its_reason(row: Any) -> None:
     """Rule 112: what stays here is covered by the table, and by one row of it."""

@@ -57,22 +57,15 @@ def fires(triggers: str | tuple[str, ...], text: str) -> bool:
     return find_rule([rule], ask(user(text))) is not None
 
 
-def test_only_what_a_text_may_hold_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_a_text_may_hold_is_compiled() -> None:
     """Compiling a phrase takes milliseconds: it waits for a text that holds the phrase's longest literal, once."""
-    made: list[str] = []
-
-    def count(expression: str) -> re.Pattern[str]:
-        made.append(expression)
-        return re.compile(expression)
-
-    monkeypatch.setattr(grounding, "compiled", count)
-    rule = GroundingRule(name="r", triggers=("quixotic zebu*", "quagga"), tool=DOCS.name)
-    assert find_rule([rule], ask(user("What is the weather in Oslo?"))) is None
-    assert made == []
-    for text in ("A quagga!", "Two quaggas, a quagga"):
-        assert find_rule([rule], ask(user(text))) is not None
-    assert len(made) == 1
-    assert "quagga" in made[0]
+    made = grounding._expression.cache_info  # pyright: ignore[reportPrivateUsage]
+    triggers = ("quixotic zebu*", "quagga")
+    before = made().misses
+    assert not fires(triggers, "What is the weather in Oslo?")
+    assert made().misses == before
+    assert [fires(triggers, "A quagga!"), fires(triggers, "Two quaggas, a quagga")] == [True, True]
+    assert made().misses == before + 1
 
 
 def test_a_match_names_the_rule() -> None:

@@ -8,14 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core.origin import Wire
-from mustcall.engine.turns import Turns
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol, ReasoningHabit, SchemaTarget
 from mustcall.profiles import Observed, read_overrides, resolve
 from mustcall.profiles.catalogue import load
-from mustcall.upstream.endpoint import Endpoint
-from mustcall.upstream.http import HttpTransport
 from mustcall.upstream.providers import local_providers
-from mustcall.upstream.retry import SystemClock
 
 UNKNOWN = "http://127.0.0.1:45678/v1"
 CLAUDE = "https://api.anthropic.com/v1"
@@ -208,16 +204,12 @@ def test_a_server_is_known_by_its_short_name(provider: str) -> None:
     assert named.local
 
 
-async def test_asked_twice() -> None:
-    """Rule 75: the second time the answer of the same turns is the same object; names nobody has are not kept."""
-    turns = Turns(HttpTransport(), SystemClock())
-    chat, responses = (Endpoint(name="one", wire=wire, base_url=OPENAI) for wire in (Wire.CHAT, Wire.RESPONSES))
-    assert turns.known(chat, "gpt-4o") is turns.known(chat, "gpt-4o")
-    assert turns.known(chat, "gpt-4o") is not turns.known(responses, "gpt-4o")
+def test_asked_twice() -> None:
+    """Rule 75: the second time the answer is the same object; names nobody has are not kept."""
+    assert resolve("gpt-4o", OPENAI, Wire.CHAT) is resolve("gpt-4o", OPENAI, Wire.CHAT)
+    assert resolve("gpt-4o", OPENAI, Wire.CHAT) is not resolve("gpt-4o", OPENAI, Wire.RESPONSES)
     long = "x" * 100_000
-    assert turns.known(chat, long) is not turns.known(chat, long)
-    others = Turns(HttpTransport(), SystemClock())
-    assert others.known(chat, "gpt-4o") is not turns.known(chat, "gpt-4o"), "no module keeps it"
+    assert resolve(long, OPENAI, Wire.CHAT) is not resolve(long, OPENAI, Wire.CHAT)
 
 
 def test_names() -> None:
@@ -252,7 +244,7 @@ def test_overrides() -> None:
     assert found.facts["forced"].observed is Observed.CONFIG
     assert found.facts["forced"].source == "mustcall.toml: profile 2"
     assert resolve("claude-opus-5-5", CLAUDE, MSG).profile.forced is Forcing.NEVER
-    assert resolve("claude-opus-5-5", CLAUDE, MSG, overrides) == found
+    assert resolve("claude-opus-5-5", CLAUDE, MSG, overrides) is found
     alike = Profile(named=False, parallel=False, local=True)
     assert resolve("x", UNKNOWN, RESP, overrides, upstream="Lab2").profile == alike
     assert resolve("x", UNKNOWN, CHAT, overrides, upstream="other").profile == Profile(local=True)

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from mustcall.core.errors import InvalidRequest
 from mustcall.core.origin import Wire
-from mustcall.wire.caching import request_stores
-from mustcall.wire.caching.request_stores import KnownTools, RequestStores
-from mustcall.wire.opening import doubled_field, glimpse, open_body
+from mustcall.wire.opening import KnownTools, doubled_field, glimpse, open_body
 from mustcall.wire.registry import codec_for
 
 values = st.recursive(
@@ -118,18 +116,17 @@ def _plainly(body: bytes) -> dict[str, bytes] | None:
     return {name: bytes(value) for name, value in fields.items()}
 
 
-def _opened(body: bytes, stores: RequestStores) -> dict[str, bytes] | None:
-    fields = open_body(body, stores=stores)
+def _opened(body: bytes) -> dict[str, bytes] | None:
+    fields = open_body(body)
     return None if fields is None else {name: bytes(value) for name, value in fields.items()}
 
 
 @given(pieces=st.lists(st.sampled_from(_PIECES), max_size=9))
 def test_known_tools_hide_nothing(pieces: list[str]) -> None:
     """Whatever stands around tools that came before, the top level is what reading all of it gives."""
-    stores = RequestStores()
-    assert _opened(f'{{"tools":{_LIST}}}'.encode(), stores) is not None
+    assert open_body(f'{{"tools":{_LIST}}}'.encode()) is not None
     for body in ("".join(pieces).encode(), ('{"model":"m",' + "".join(pieces) + "}").encode()):
-        assert _opened(body, stores) == _plainly(body)
+        assert _opened(body) == _plainly(body)
 
 
 @pytest.mark.parametrize(
@@ -147,16 +144,14 @@ def test_known_tools_hide_nothing(pieces: list[str]) -> None:
 )
 def test_the_cases_somebody_would_try(body: str) -> None:
     """As a field, with a space, given twice, below another, with something behind it, cut off, and in a text."""
-    stores = RequestStores()
-    assert _opened(f'{{"tools":{_LIST}}}'.encode(), stores) is not None
-    assert _opened(body.encode(), stores) == _plainly(body.encode())
+    open_body(f'{{"tools":{_LIST}}}'.encode())
+    assert _opened(body.encode()) == _plainly(body.encode())
 
 
 def test_known_tools_are_not_looked_through_again() -> None:
     """The second body of an agent gives the tools of the first as one object; others are its own."""
-    stores = RequestStores()
-    first = open_body(f'{{"model":"a","tools":{_LIST}}}'.encode(), stores=stores)
-    second = open_body(f'{{"model":"b","tools":{_LIST},"x":1}}'.encode(), stores=stores)
+    first = open_body(f'{{"model":"a","tools":{_LIST}}}'.encode())
+    second = open_body(f'{{"model":"b","tools":{_LIST},"x":1}}'.encode())
     assert first is not None
     assert second is not None
     assert second["tools"] is first["tools"]
@@ -166,15 +161,15 @@ def test_known_tools_are_not_looked_through_again() -> None:
 
 def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest tools are forgotten, and read all the same; long ones are not kept."""
-    monkeypatch.setattr(request_stores, "MOST_KNOWN", 2_000)
-    stores = RequestStores()
-    known = stores.known_tools = KnownTools(most_bytes=10_000)
+    monkeypatch.setattr(KnownTools, "_LONGEST", 2_000)
+    known = KnownTools(most_bytes=10_000)
+    monkeypatch.setattr("mustcall.wire.opening._known", known)
     for number in range(30):
         tools = json.dumps([{"name": f"n{number:02}", "description": "d" * 1500}])
-        assert _opened(f'{{"tools":{tools}}}'.encode(), stores) == {"tools": tools.encode()}
+        assert _opened(f'{{"tools":{tools}}}'.encode()) == {"tools": tools.encode()}
         assert known.size == len(tools) * min(number + 1, 10_000 // len(tools))
     before = known.size
-    assert _opened(f'{{"tools":[{{"name":"{"x" * 3000}"}}]}}'.encode(), stores) is not None
+    assert open_body(f'{{"tools":[{{"name":"{"x" * 3000}"}}]}}'.encode()) is not None
     assert known.size == before
 
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from mustcall.core.errors import InvalidRequest
 from mustcall.core.origin import Wire
-from mustcall.core.tools import Tool
-from mustcall.wire.caching import request_stores
+from mustcall.wire.caching import decode_cache
 from mustcall.wire.caching.conversations import Conversations
 from mustcall.wire.opening import open_body
 from mustcall.wire.registry import codec_for
@@ -50,9 +49,8 @@ def test_the_same_bytes_are_the_same_objects(wire: Wire) -> None:
 def test_what_was_read_is_written_again(wire: Wire, texts: list[str], extra: int) -> None:
     """A request's own JSON is kept whole, in the order it came, whether its pieces were known or not."""
     body = _body(wire, texts, unknown_field=extra)
-    stores = request_stores.RequestStores()
-    for fields in (None, open_body(body, stores=stores), open_body(body, stores=stores)):
-        origin = codec_for(wire).decode_request(body, fields).origin
+    for _ in range(2):
+        origin = codec_for(wire).decode_request(body).origin
         assert origin is not None
         assert json.dumps(origin.raw) == json.dumps(json.loads(body))
 
@@ -68,50 +66,10 @@ def test_what_was_read_is_written_again(wire: Wire, texts: list[str], extra: int
 )
 def test_errors_name_their_place(wire: Wire, change: dict[str, Any], named: str) -> None:
     """What cannot be read is named by its place, also behind pieces that are known."""
-    stores = request_stores.RequestStores()
-    good, bad = _body(wire, ["x"]), _body(wire, ["x"], **change)
-    codec_for(wire).decode_request(good, open_body(good, stores=stores))
-    for fields in (None, open_body(bad, stores=stores)):
-        with pytest.raises(InvalidRequest, match="must be") as caught:
-            codec_for(wire).decode_request(bad, fields)
-        assert named in str(caught.value)
-
-
-@pytest.mark.parametrize("wire", list(Wire))
-def test_tools_are_shared_and_settings_are_not(wire: Wire) -> None:
-    """Whoever sends the same tools gets the same objects; what else a request says is a tenant's own."""
-    conversations = Conversations()
-    body = _body(wire, ["a"], metadata={"about": "a tenant"})
-    mine, again, theirs = [
-        codec_for(wire).decode_request(body, open_body(body, conversations.of(tenant, wire), wire))
-        for tenant in ("one", "one", "other")
-    ]
-    assert mine.tools is again.tools is theirs.tools
-    assert mine.origin is not None
-    assert again.origin is not None
-    assert theirs.origin is not None
-    assert mine.origin.fields is again.origin.fields
-    assert mine.origin.fields is not theirs.origin.fields
-    assert mine.origin.fields == theirs.origin.fields
-
-
-@pytest.mark.parametrize("wire", list(Wire))
-def test_lists_that_differ_share_their_schemas(wire: Wire) -> None:
-    """A schema is one object in all lists that a server reads, so it is compiled once; without a server none is."""
-    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
-    written = json.dumps(TOOL[wire]).replace('{"type": "object"}', json.dumps(schema))
-    stores = request_stores.RequestStores()
-    bodies = [_body(wire, ["a"], tools=[json.loads(written.replace('"f"', f'"{name}"'))]) for name in "gh"]
-    (one,), (other,) = [codec_for(wire).decode_request(body, open_body(body, stores=stores)).tools for body in bodies]
-    assert isinstance(one, Tool)
-    assert isinstance(other, Tool)
-    assert (one.name, other.name) == ("g", "h")
-    assert one.parameters is other.parameters
-    assert one.parameters == schema
-    (apart,) = codec_for(wire).decode_request(bodies[0]).tools
-    assert isinstance(apart, Tool)
-    assert apart.parameters == schema
-    assert apart.parameters is not one.parameters
+    codec_for(wire).decode_request(_body(wire, ["x"]))
+    with pytest.raises(InvalidRequest, match="must be") as caught:
+        codec_for(wire).decode_request(_body(wire, ["x"], **change))
+    assert named in str(caught.value)
 
 
 @pytest.mark.parametrize("wire", list(Wire))
@@ -124,15 +82,15 @@ def test_bad_json_is_an_error_of_ours(wire: Wire, body: bytes) -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest is forgotten first, and what is too long is never kept."""
-    monkeypatch.setattr(request_stores, "_MOST_BYTES", 40)
-    monkeypatch.setattr(request_stores, "_LONGEST", 20)
+    monkeypatch.setattr(decode_cache, "_MOST_BYTES", 40)
+    monkeypatch.setattr(decode_cache, "_LONGEST", 20)
     made: list[Any] = []
 
     def read(value: Any) -> list[Any]:
         made.append(value)
         return [value]
 
-    store = request_stores.DecodeStore(read)
+    store = decode_cache.DecodeStore(read)
     raws = [msgspec.Raw(json.dumps("abcdefgh" + str(number)).encode()) for number in range(5)]
     for raw in raws:
         store.get(raw)
@@ -150,7 +108,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(data=st.data())
 def test_long_texts_are_told_apart(data: st.DataObject) -> None:
     """Texts of one length and with the same samples are compared whole: none is taken for another."""
-    store = request_stores.DecodeStore(lambda value: [value])
+    store = decode_cache.DecodeStore(lambda value: [value])
     size = data.draw(st.integers(1500, 4000))
     places = data.draw(st.lists(st.integers(1, size), min_size=1, max_size=6))
     for place in (*places, *places):

@@ -17,7 +17,6 @@ from mustcall.core.origin import Wire
 from mustcall.core.request import Request
 from mustcall.wire.caching.conversations import Conversations, Tenant
 from mustcall.wire.caching.encode_cache import OfSettings, WrittenTurns
-from mustcall.wire.caching.request_stores import RequestStores
 from mustcall.wire.codec import Target
 from mustcall.wire.opening import open_body
 from mustcall.wire.registry import codec_for
@@ -233,11 +232,9 @@ def test_settings_that_will_be_others_are_not_kept(theirs: Wire) -> None:
     """An `input` that is a text is read whole, and its request is another object every time; so is a very long one."""
     made: list[str] = []
     kept: OfSettings[str] = OfSettings()
-    stores = RequestStores()
     for body in ({"input": "hello"}, {"input": [{"role": "user", "content": "x"}], "metadata": {"k": "x" * 200_000}}):
         for _ in range(2):
-            written = json.dumps({"model": "m", **body}).encode()
-            request = codec_for(Wire.RESPONSES).decode_request(written, open_body(written, stores=stores))
+            request = codec_for(Wire.RESPONSES).decode_request(json.dumps({"model": "m", **body}).encode())
             assert request.origin is not None
             kept.get(request, request.origin, Target(issuer=str(theirs)), lambda: made.append("") or "")
     assert len(made) == 4

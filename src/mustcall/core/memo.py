@@ -1,18 +1,18 @@
 """What was made of an object that comes again and again, remembered while it does.
 
-An agent offers the same tools with every request. A server gives equal tools as one object (`wire.caching`), and what
-is made of them (compiled schemas, tables of names) is kept in them, found without looking at a single schema.
+An agent offers the same tools with every request. Codecs give equal tools as one object, and what is made of them
+(compiled schemas, tables of names) is found again by its identity, without looking at a single schema.
 
 Pure in effect: only functions that depend on nothing but the object and the hashable rest may be remembered.
 """
 
-import re
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Generic, TypeVar, TypeVarTuple
+from typing import Generic, TypeVar, TypeVarTuple
 
-__all__ = ["Attached", "Bounded", "Listed", "Mapped", "Remembered", "compiled"]
+from mustcall.core.memory import footprint
+
+__all__ = ["Attached", "Bounded", "Remembered"]
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class Bounded(Generic[K, T]):
     wrong then, and the bounds are kept to within what the threads are just adding.
     """
 
-    __slots__ = ("_forgotten", "_most", "_most_bytes", "_move", "_sizes", "_values", "get", "size")
+    __slots__ = ("_forgotten", "_most", "_most_bytes", "_sizes", "_values", "get", "size")
 
     def __init__(
         self, most: int, most_bytes: int = sys.maxsize, forgotten: Callable[[K, T], None] | None = None
@@ -35,23 +35,12 @@ class Bounded(Generic[K, T]):
         self._most = most
         self._most_bytes = most_bytes
         self._forgotten = forgotten
-        self._values: OrderedDict[K, T] = OrderedDict()
-        self._move = self._values.move_to_end
+        self._values: dict[K, T] = {}
         self._sizes: dict[K, int] = {}
         #: The bytes that are remembered.
         self.size = 0
         #: What is known under a key, None if nothing is: the dict's own method, because it is called all the time.
         self.get: Callable[[K], T | None] = self._values.get
-
-    def use(self, key: K) -> T | None:
-        """Return what is known under a key, which is now the last to be forgotten."""
-        value = self.get(key)
-        if value is not None:
-            try:  # noqa: SIM105  costs nothing, and this is called for each request
-                self._move(key)
-            except KeyError:  # another thread has just forgotten it
-                pass
-        return value
 
     def keep(self, key: K, value: T, size: int = 0) -> None:
         """Remember a value of so many bytes; one larger than all there may be is not remembered."""
@@ -79,61 +68,40 @@ class Bounded(Generic[K, T]):
 
 
 class Remembered(Generic[V, *Rest, T]):
-    """What `make` makes of an object and the hashable rest, kept in the object itself: gone when the object goes.
+    """What `make` makes of an object and the hashable rest: at most `most` values, each kept with its object.
 
-    So there is no store, and nobody else's object finds it. The object must take attributes (a `Struct` with
-    `dict=True`, `core.tools.ToolList`, `Listed`, `Mapped`); of any other everything is made each time. What was made
-    must not refer to the object, which would only go with the garbage then.
+    So the object stays alive, and its identity its own. Bounded by the bytes of those objects as well; of a larger one
+    everything is made again.
     """
 
-    __slots__ = ("_make",)
+    __slots__ = ("_make", "_values")
 
-    #: What is made of one object; with more, all of it is forgotten.
-    _MOST = 128
-
-    def __init__(self, make: Callable[[V, *Rest], T]) -> None:
+    def __init__(self, make: Callable[[V, *Rest], T], *, most: int = 128, most_bytes: int = 4 * 1024 * 1024) -> None:
         self._make = make
+        self._values: Bounded[object, tuple[V, T]] = Bounded(most, most_bytes)
 
     def of(self, key: V, *rest: *Rest) -> T:
         """Return what was made of this very object before, or make it."""
-        try:
-            held: Any = key.__dict__
-        except AttributeError:
-            return self._make(key, *rest)
-        place = (self, *rest) if rest else self
-        known: T | None = held.get(place)
-        if known is None:
-            known = self._make(key, *rest)
-            if len(held) >= self._MOST:
-                held.clear()
-            held[place] = known
-        return known
+        place = (id(key), *rest) if rest else id(key)
+        known = self._values.get(place)
+        if known is not None:
+            return known[1]
+        value = self._make(key, *rest)
+        self._values.keep(place, (key, value), _size_of(key))
+        return value
 
 
-class Listed(list[T]):
-    """A list that nobody changes, so that what was made of it can be kept in it (`Remembered`). A copy has none."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return list, (list(self),)
+#: The last objects that something was made of: whoever offers new tools has many things made of them at once.
+_sizes: Bounded[int, tuple[object, int]] = Bounded(8)
 
 
-def compiled(expression: str) -> re.Pattern[str]:
-    """Compile an expression that holds words of a caller; `re.compile` keeps the last 512 for the whole process."""
-    return _compile(expression)
-
-
-#: Without the store of `re`, where this version of Python has it apart.
-_compile: Callable[[str], re.Pattern[str]] = getattr(getattr(re, "_compiler", None), "compile", re.compile)
-
-
-class Mapped(dict[str, Any]):
-    """A JSON object that nobody changes, a schema for example, so that what was made of it can be kept in it.
-
-    A copy has none of that.
-    """
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self),)
+def _size_of(key: object) -> int:
+    known = _sizes.get(id(key))
+    if known is not None:
+        return known[1]
+    size = footprint(key)
+    _sizes.keep(id(key), (key, size))
+    return size
 
 
 class Attached(Generic[V, T]):

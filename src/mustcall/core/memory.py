@@ -5,7 +5,7 @@
 
 from collections.abc import Sequence
 from sys import getsizeof
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -103,10 +103,6 @@ def _members(value: Any) -> Sequence[Any]:
         return [*value, *value.values()]
     if kind in _HOLDERS:
         return tuple(value)
-    if isinstance(value, dict):  # one that takes attributes (`core.memo`)
-        return [*value, *value.values()]
-    if isinstance(value, tuple | list):
-        return tuple(cast("Sequence[Any]", value))
     return msgspec.structs.astuple(value) if isinstance(value, msgspec.Struct) else ()
 
 

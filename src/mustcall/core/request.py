@@ -5,10 +5,9 @@ from typing import Any, Self
 
 import msgspec
 
-from mustcall.core.memo import Mapped
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Value
-from mustcall.core.tools import ProviderTool, Tool, ToolChoice, ToolList
+from mustcall.core.tools import ProviderTool, Tool, ToolChoice
 
 __all__ = ["HISTORY", "OutputFormat", "OutputKind", "ReasoningConfig", "ReasoningMode", "Request"]
 
@@ -50,10 +49,6 @@ class OutputFormat(msgspec.Struct, frozen=True, kw_only=True):
     description: str | None = None
     strict: bool | None = None
 
-    def __post_init__(self) -> None:
-        if self.schema.__class__ is dict:
-            msgspec.structs.force_setattr(self, "schema", Mapped(self.schema or ()))
-
 
 class Request(Value, frozen=True, dict=True):
     """One request for one reply.
@@ -77,10 +72,6 @@ class Request(Value, frozen=True, dict=True):
     stream: bool = False
     stream_usage: bool = False
     previous_response_id: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.tools.__class__ is tuple and self.tools:
-            msgspec.structs.force_setattr(self, "tools", ToolList(self.tools))
 
     def evolve(self, **changes: Any) -> Self:
         """Return a changed copy; what is known of its messages is known of the copy, unless they are others."""

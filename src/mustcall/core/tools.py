@@ -1,18 +1,15 @@
 """Tools on offer and the caller's choice among them."""
 
 from enum import StrEnum
-from typing import Any, cast
 
-import msgspec
-
-from mustcall.core.memo import Mapped, Remembered
+from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject, Value
 from mustcall.core.parts import CallKind
 
-__all__ = ["ChoiceMode", "ProviderTool", "Tool", "ToolChoice", "ToolList", "functions_of"]
+__all__ = ["ChoiceMode", "ProviderTool", "Tool", "ToolChoice", "functions_of"]
 
 
-class Tool(Value, frozen=True, tag="tool", dict=True):
+class Tool(Value, frozen=True, tag="tool"):
     """A client-side tool: a function with a JSON schema, or a custom tool that takes free text."""
 
     name: str
@@ -25,10 +22,6 @@ class Tool(Value, frozen=True, tag="tool", dict=True):
     deferred: bool = False
     format: JsonObject | None = None
 
-    def __post_init__(self) -> None:
-        if self.parameters.__class__ is dict:
-            msgspec.structs.force_setattr(self, "parameters", Mapped(self.parameters or ()))
-
 
 class ProviderTool(Value, frozen=True, tag="provider_tool"):
     """A tool the provider itself runs or defines (`web_search`, `bash_20250124`, …), known only by its type."""
@@ -37,23 +30,13 @@ class ProviderTool(Value, frozen=True, tag="provider_tool"):
     value: JsonObject
 
 
-class ToolList(tuple[Tool | ProviderTool, ...]):  # noqa: SLOT001  takes attributes, which is what it is for
-    """The tools of a request, in which what was made of them is kept (`core.memo`): it lives as long as they do.
-
-    Otherwise a tuple like any other, and equal to one; a copy knows nothing of what was made.
-    """
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return tuple, (tuple(self),)
-
-
 def functions_of(tools: tuple[Tool | ProviderTool, ...]) -> tuple[Tool, ...]:
     """Return the tools a client runs; the same tuple for the same tools."""
-    return _functions.of(tools) if tools else ()
+    return _functions.of(tools)
 
 
-def _functions_among(tools: tuple[Tool | ProviderTool, ...]) -> "tuple[Tool, ...]":
-    return cast("tuple[Tool, ...]", ToolList([tool for tool in tools if isinstance(tool, Tool)]))
+def _functions_among(tools: tuple[Tool | ProviderTool, ...]) -> tuple[Tool, ...]:
+    return tuple(tool for tool in tools if isinstance(tool, Tool))
 
 
 _functions = Remembered(_functions_among)

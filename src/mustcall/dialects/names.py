@@ -86,7 +86,7 @@ class Offered:
     A tool is known by a label: its bare name, or `NAMESPACE__NAME` where tools of two namespaces share the bare one.
     """
 
-    __slots__ = ("__dict__", "_folded", "_tools", "anything", "names")
+    __slots__ = ("_folded", "_tools", "anything", "names")
 
     def __init__(self, tools: Iterable[Tool] | None) -> None:
         listed = {(tool.namespace, tool.name): tool for tool in tools or ()}

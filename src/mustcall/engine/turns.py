@@ -12,7 +12,6 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
 from mustcall.core.limits import DEFAULTS, GatewayLimits
-from mustcall.core.memo import Bounded
 from mustcall.core.request import Request
 from mustcall.engine.edge import Edge
 from mustcall.engine.exchange import Inbound, OtherForm, StreamedReply, WholeReply, exchange
@@ -37,15 +36,13 @@ from mustcall.policy.schema.tool_schemas import compile_tools
 from mustcall.policy.turn.state import TurnState
 from mustcall.policy.words.grounding import GroundingRule
 from mustcall.profiles import Learnt, Measurements, ProfileOverride, Resolved, resolve
-from mustcall.profiles.patterns import LONGEST_NAME
 from mustcall.telemetry.stream import PROCESS, EventStream
 from mustcall.upstream.endpoint import Endpoint, caller_key
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
-from mustcall.wire.caching.request_stores import RequestStores
 from mustcall.wire.crossing.binding import Binding
 from mustcall.wire.crossing.sealing import holds_seal
-from mustcall.wire.opening import Opened, open_body
+from mustcall.wire.opening import Opened
 from mustcall.wire.registry import codec_for
 
 __all__ = ["OperatorSettings", "Turns", "make_turn_state"]
@@ -140,10 +137,6 @@ def _unread(inbound: Inbound) -> int:
     return len(inbound.fields.rest) if isinstance(inbound.fields, Opened) else len(inbound.body)
 
 
-#: How many models' profiles are kept by whoever keeps them.
-RESOLVED = 1024
-
-
 class Turns:
     """Takes turns over one transport."""
 
@@ -167,10 +160,6 @@ class Turns:
         self.measured = measured or Measurements()
         #: What the operator and probes say, joined once for each change.
         self._said = (self.measured.overrides, (*self.measured.overrides, *self.operator.overrides))
-        #: What is known of models that came before.
-        self.resolved: Bounded[tuple[object, ...], Resolved] = Bounded(RESOLVED)
-        #: What is kept of requests that come without their fields: an agent's.
-        self.stores: RequestStores | None = None
         self.issued = IssuedStates()
         self._last = TurnServices(transport=transport, clock=clock, learnt=self.learnt)
 
@@ -186,14 +175,9 @@ class Turns:
         shared = self.measured.overrides
         if self._said[0] is not shared:
             self._said = (shared, (*shared, *self.operator.overrides))
-        said, name, url, wire, server = self._said[1], endpoint.name, endpoint.base_url, endpoint.wire, endpoint.server
-        key = (model, name, url, wire, server, said)
-        known = self.resolved.get(key)
-        if known is None:
-            known = resolve(model, url, wire, said, upstream=name, server=server)
-            if len(model) <= LONGEST_NAME:  # a longer one is a caller's joke, and will not come again
-                self.resolved.keep(key, known)
-        return known
+        return resolve(
+            model, endpoint.base_url, endpoint.wire, self._said[1], upstream=endpoint.name, server=endpoint.server
+        )
 
     def ruled_by(self, rules: tuple[GroundingRule, ...]) -> "Turns":
         """Return the same turns under other grounding rules; what is learnt is shared."""
@@ -361,10 +345,7 @@ class Turns:
         self, inbound: Inbound, endpoint: Endpoint, profile: Profile, issuer: str, controls: Controls
     ) -> tuple[Request, TurnState]:
         """Decode a request and make the state of its turn."""
-        fields = inbound.fields
-        if fields is None and self.stores is not None:
-            fields = open_body(inbound.body, stores=self.stores)
-        request = self.issued.marked(codec_for(inbound.wire).decode_request(inbound.body, fields), issuer)
+        request = self.issued.marked(codec_for(inbound.wire).decode_request(inbound.body, inbound.fields), issuer)
         turn_state = make_turn_state(
             request,
             profile,

@@ -5,6 +5,7 @@ answer comes from a bounded cache.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -13,10 +14,11 @@ from mustcall.policy.facts.profile import Profile
 from mustcall.profiles.catalogue import ProfileEntry, Specificity, heaviest, load
 from mustcall.profiles.facts import PRECEDENCE, Fact, Observed, is_settled
 from mustcall.profiles.overrides import ProfileOverride
-from mustcall.profiles.patterns import is_local, place_of, spellings
+from mustcall.profiles.patterns import LONGEST_NAME, is_local, place_of, spellings
 
 __all__ = ["Resolved", "resolve"]
 
+_REMEMBERED = 1024
 _UNKNOWN = Profile()
 
 
@@ -43,6 +45,14 @@ def resolve(
 
     `server` is the short name it was given by (`llamacpp`): the address of a server on this machine does not tell it.
     """
+    if len(model) > LONGEST_NAME:  # such a name is a caller's joke, and the cache is for names that come again
+        return _resolve(model, base_url, wire, tuple(overrides), upstream, server=server)
+    return _remembered(model, base_url, wire, tuple(overrides), upstream, server=server)
+
+
+def _resolve(
+    model: str, base_url: str, wire: Wire, overrides: tuple[ProfileOverride, ...], upstream: str, *, server: str
+) -> Resolved:
     names, place = spellings(model), place_of(base_url)
     places = (place, server) if server else (place,)
     ranked: list[tuple[Specificity, int, ProfileEntry]] = []
@@ -79,6 +89,9 @@ def _stands(fact: Fact, over: Fact | None) -> bool:
     if over is None or PRECEDENCE[fact.observed] != PRECEDENCE[over.observed]:
         return over is None or PRECEDENCE[fact.observed] > PRECEDENCE[over.observed]
     return fact.observed is not Observed.PROBED or fact.when >= over.when
+
+
+_remembered = lru_cache(maxsize=_REMEMBERED)(_resolve)
 
 
 def _name(entries: Sequence[ProfileEntry]) -> str:

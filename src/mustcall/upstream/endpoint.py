@@ -1,7 +1,7 @@
 """An upstream as configured: where it is, which wire it speaks, whose key opens it."""
 
-import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -12,7 +12,8 @@ from mustcall.upstream.seam import Timeouts
 __all__ = ["Endpoint", "caller_key", "forwarded", "request_headers"]
 
 #: Caller headers that mean something to the provider itself and travel on the same wire, by the start of their name.
-_FORWARDED = re.compile(r"^(?:idempotency-key|user-agent|(?:anthropic|openai)-.*)$", re.MULTILINE)
+_FORWARDED_PREFIXES = ("anthropic-", "openai-")
+_FORWARDED = frozenset({"idempotency-key", "user-agent"})
 
 _ANTHROPIC_VERSION = "2023-06-01"
 
@@ -74,8 +75,13 @@ def request_headers(endpoint: Endpoint, caller: Mapping[str, str], *, same_wire:
 
 def forwarded(caller: Mapping[str, str]) -> dict[str, str]:
     """Return the caller's headers that an upstream of the same wire sees, its key not counted."""
-    # One look at all names; no name of a header holds a line end.
-    return {name: caller[name] for name in _FORWARDED.findall("\n".join(caller))}
+    return {name: caller[name] for name in _forwarded_names(tuple(caller))}
+
+
+@lru_cache(maxsize=64)
+def _forwarded_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return which of a caller's headers are forwarded; a client sends the same ones every time."""
+    return tuple([name for name in names if name in _FORWARDED or name.startswith(_FORWARDED_PREFIXES)])
 
 
 def _key_headers(endpoint: Endpoint, caller: Mapping[str, str], *, same_wire: bool) -> dict[str, str]:

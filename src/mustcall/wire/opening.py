@@ -12,12 +12,12 @@ import re
 
 import msgspec
 
+from mustcall.core.memo import Bounded
 from mustcall.core.origin import Wire
 from mustcall.wire.caching.conversations import Known, Tenant
-from mustcall.wire.caching.request_stores import KnownTools, RequestStores
 from mustcall.wire.codec import Peek
 
-__all__ = ["LISTED", "Fields", "Opened", "doubled_field", "glimpse", "open_body", "place_of"]
+__all__ = ["LISTED", "Fields", "KnownTools", "Opened", "doubled_field", "glimpse", "open_body", "place_of"]
 
 Fields = dict[str, msgspec.Raw]
 
@@ -42,47 +42,66 @@ LISTED = {Wire.CHAT: "messages", Wire.MESSAGES: "messages", Wire.RESPONSES: "inp
 
 
 class Opened(Fields):
-    """The fields of a body whose reader keeps what it reads. Of messages that are known, a stand-in is left.
+    """The fields of a body that belongs to a conversation. Of messages that are known, a stand-in is all that is left.
 
     `rest` is what was read: the body, with the stand-in where `known` says that messages came before.
     """
 
-    __slots__ = ("conversations", "known", "rest", "stores")
+    __slots__ = ("conversations", "known", "rest")
 
-    def __init__(
-        self,
-        fields: Fields,
-        stores: RequestStores,
-        rest: bytes,
-        conversations: Tenant | None = None,
-        known: Known | None = None,
-    ) -> None:
+    def __init__(self, fields: Fields, conversations: Tenant, rest: bytes, known: Known | None = None) -> None:
         super().__init__(fields)
-        self.stores = stores
-        self.rest = rest
         self.conversations = conversations
+        self.rest = rest
         self.known = known
 
 
-def open_body(
-    body: bytes, conversations: Tenant | None = None, wire: Wire | None = None, stores: RequestStores | None = None
-) -> Fields | None:
+class KnownTools:
+    """Lists of tools that came before, by how they begin."""
+
+    __slots__ = ("_lists",)
+
+    #: What is shorter is read as fast as it is compared; what is longer is no agent's.
+    _LEAST, _LONGEST = 1024, 256 * 1024
+    _BEGINNING = 96
+
+    def __init__(self, most_bytes: int = 4 * 1024 * 1024) -> None:
+        self._lists: Bounded[bytes, tuple[bytes, msgspec.Raw]] = Bounded(4096, most_bytes)
+
+    @property
+    def size(self) -> int:
+        """The bytes that are remembered."""
+        return self._lists.size
+
+    def find(self, body: bytes, start: int) -> tuple[bytes, msgspec.Raw] | None:
+        """Return the list that stands at this place of a body, if it came before."""
+        known = self._lists.get(body[start : start + self._BEGINNING])
+        return known if known is not None and body.startswith(known[0], start) else None
+
+    def note(self, tools: msgspec.Raw) -> msgspec.Raw:
+        """Remember a list; return what it will be given as."""
+        written = bytes(tools)
+        if not self._LEAST <= len(written) <= self._LONGEST:
+            return tools
+        tools = msgspec.Raw(written)  # the one of the body would keep all of it
+        self._lists.keep(written[: self._BEGINNING], (written, tools), len(written))
+        return tools
+
+
+_known = KnownTools()
+
+
+def open_body(body: bytes, conversations: Tenant | None = None, wire: Wire | None = None) -> Fields | None:
     """Return a body's fields; None if it is no JSON object: the codec will say what is wrong with it.
 
-    With the conversations of its tenant on its wire, or with `stores` of requests alone, they are `Opened`.
+    With the conversations of its tenant on its wire they are `Opened`.
     """
     try:
-        if conversations is not None and wire is not None:
-            stores = conversations.stores
-            return _around_messages(body, conversations, LISTED[wire]) or Opened(
-                _around_tools(body, stores.known_tools) or _opened(body, stores.known_tools),
-                stores,
-                body,
-                conversations,
-            )
-        if stores is None:
-            return _fields.decode(body)
-        return Opened(_around_tools(body, stores.known_tools) or _opened(body, stores.known_tools), stores, body)
+        if conversations is None or wire is None:
+            return _around_tools(body) or _opened(body)
+        return _around_messages(body, conversations, LISTED[wire]) or Opened(
+            _around_tools(body) or _opened(body), conversations, body
+        )
     except _UNREADABLE:
         return None
 
@@ -98,26 +117,25 @@ def _around_messages(body: bytes, conversations: Tenant, listed: str) -> Opened 
         return None
     rest = b"".join((body[: known.first], _EARLIER, body[known.end :]))
     try:
-        tools = conversations.stores.known_tools
-        fields = _around_tools(rest, tools) or _opened(rest, tools)
+        fields = _around_tools(rest) or _opened(rest)
     except _UNREADABLE:
         return None
     # A second field of the same name further on would be the one that is read.
     if _EARLIER not in bytes(fields.get(listed, _ABSENT)) or rest.count(_EARLIER) != 1:
         return None
-    return Opened(fields, conversations.stores, rest, conversations, known)
+    return Opened(fields, conversations, rest, known)
 
 
-def _opened(body: bytes, known: KnownTools) -> Fields:
+def _opened(body: bytes) -> Fields:
     """Read all of a body."""
     fields = _fields.decode(body)
     tools = fields.get("tools")
     if tools is not None:
-        fields["tools"] = known.note(tools)
+        fields["tools"] = _known.note(tools)
     return fields
 
 
-def _around_tools(body: bytes, lists: KnownTools) -> Fields | None:
+def _around_tools(body: bytes) -> Fields | None:
     """Read a body around tools that came before; None if it has none.
 
     They are taken out and a text is put in their place. If that text is the value of `tools` in what is left, a whole
@@ -129,7 +147,7 @@ def _around_tools(body: bytes, lists: KnownTools) -> Fields | None:
     start = at + len(_TOOLS)
     if body[start : start + 1] == b" ":
         start += 1
-    known = lists.find(body, start)
+    known = _known.find(body, start)
     if known is None:
         return None
     written, tools = known

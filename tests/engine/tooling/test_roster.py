@@ -1,7 +1,6 @@
 """The tools of a run: functions, schemas and sources together; what opens is closed."""
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,10 +9,8 @@ from mustcall import FunctionTool, ToolError, ToolReturn, ToolSettings, ToolSour
 from mustcall.core.errors import ConfigError, ToolRefused
 from mustcall.engine.tooling import SourcedTool
 from mustcall.policy.facts.wording import Wording, fill
-from mustcall.policy.schema import checker
 from mustcall.testing import Call, Say, ScriptedUpstream, Turn
 from support.agents import WIRES, agent_on, get_weather, offer, results, run_script, wrapped
-from support.compared import leave
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 ANSWER = Turn(Say("Done."))
@@ -117,28 +114,3 @@ async def test_schema_tool() -> None:
     result, bodies = await run_script("chat", [Turn(Call("read", {"path": "a"})), ANSWER], "Read a", tools=[read])
     assert bodies[0]["tools"] == [offer("chat", "read", "Read.", SCHEMA)]
     assert [call.result for call in result.calls] == ["A"]
-
-
-@pytest.mark.parametrize("wire", WIRES)
-async def test_the_schema_of_a_tool_is_compiled_once(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many calls and runs an agent makes: what was compiled is kept with its tool, and goes with it.
-
-    The tool that is run is one, and the tool of the request that the engine reads is another.
-    """
-    compiled: list[str] = []
-    build: Callable[[str], Any] = vars(checker)["_build"]
-
-    def count(text: str) -> Any:
-        compiled.append(text)
-        return build(text)
-
-    monkeypatch.setattr(checker, "_build", count)
-    schema = {"type": "object", "properties": {f"path_{wire}": {"type": "string"}}}
-    read = FunctionTool("read", "Read.", schema, lambda arguments: arguments[f"path_{wire}"])
-    turns = [*(Turn(Call("read", {f"path_{wire}": path})) for path in "ab"), ANSWER]
-    with ScriptedUpstream(turns * 2) as upstream:
-        leave(upstream, "what is sent is the subject of other tests; here it is what is compiled")
-        agent = agent_on(upstream, wire, tools=[read])
-        for _ in range(2):
-            assert [call.result for call in (await agent.run("Read")).calls] == ["a", "b"]
-    assert compiled == [json.dumps(schema, separators=(",", ":"))] * 2

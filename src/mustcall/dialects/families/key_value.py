@@ -6,6 +6,7 @@ value is bare text between its own brackets.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from mustcall.core.errors import UnsupportedFeature
 from mustcall.dialects.dialect import A_NAME, Dialect, Opener, Renderer, WrittenCall
@@ -38,19 +39,16 @@ _VCP_KEY = re.compile(r"[A-Za-z0-9_]*+")
 _VCP_END = marks_of("「末」")
 
 
+@lru_cache(maxsize=16)
 def _ends(suffix: str) -> Ends:
     return Ends(f"</arg_value{suffix}>", (f"<arg_key{suffix}>", f"</tool_call{suffix}>"))
-
-
-_USUAL_ENDS = _ends("")
 
 
 def _pairs(span: Span, name: str, suffix: str = "") -> Parse[None]:
     """Read the pairs and the call's closing tag; all tags carry the suffix."""
     reader = span.reader
     writer = ArgumentWriter(span.begin(name))
-    ends = _ends(suffix) if suffix else _USUAL_ENDS
-    key_tag, call_end = ends.followers
+    key_tag, call_end = _ends(suffix).followers
     while True:
         yield from blanks(reader)
         tag = yield from accept_any(reader, (key_tag, call_end))
@@ -63,7 +61,7 @@ def _pairs(span: Span, name: str, suffix: str = "") -> Parse[None]:
         yield from expect(reader, f"</arg_key{suffix}>")
         yield from blanks(reader)
         yield from expect(reader, f"<arg_value{suffix}>")
-        yield from read_raw_value(writer, writer.key(key.strip()), ends)
+        yield from read_raw_value(writer, writer.key(key.strip()), _ends(suffix))
 
 
 def _glm(span: Span) -> Parse[None]:

@@ -8,6 +8,7 @@ call ends with its own closing tag; wrappers around it may be missing on either 
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -61,12 +62,9 @@ class Tags(msgspec.Struct, frozen=True):
     doubled: bool = False
 
 
+@lru_cache(maxsize=64)
 def invoke_tags(prefix: str = "") -> Tags:
     """Return the tags of `<invoke name=…><parameter name=…>` under a namespace prefix."""
-    return _INVOKE_TAGS.get(prefix) or _invoke_tags(prefix)
-
-
-def _invoke_tags(prefix: str) -> Tags:
     parameter, end = f"<{prefix}parameter name=", f"</{prefix}invoke>"
     return Tags(
         f"<{prefix}invoke name=",
@@ -75,10 +73,6 @@ def _invoke_tags(prefix: str) -> Tags:
         Ends(f"</{prefix}parameter>", (parameter, end), breaker=f'{parameter}"{{key}}">'),
         doubled=prefix == "atem:",
     )
-
-
-#: Under the prefixes that models are known for; any other is a model's own word.
-_INVOKE_TAGS = {prefix: _invoke_tags(prefix) for prefix in ("", "antml:", "atem:", "steptml:")}
 
 
 QWEN = Tags(

@@ -10,7 +10,6 @@ from typing import cast
 
 import msgspec
 
-from mustcall.core.memo import Remembered
 from mustcall.dialects.events import Reason
 from mustcall.dialects.reading.jsontext import Open, escape, is_scalar, quote, read_value
 from mustcall.dialects.reading.pyliteral import read_literal
@@ -40,7 +39,7 @@ _CDATA, _CDATA_END = "<![CDATA[", "]]>"
 _LEAKED = str.maketrans("ĠĊ", " \n")
 
 
-class Ends(msgspec.Struct, frozen=True, dict=True):
+class Ends(msgspec.Struct, frozen=True):
     """What ends a value: its closing tag, and the markup that must follow it.
 
     `wrapped` values stand on lines of their own; one newline on each side, of the same kind, is not theirs. `breaker`
@@ -64,16 +63,8 @@ class Ends(msgspec.Struct, frozen=True, dict=True):
 
         No key is among it: compiling one expression per set of keys would cost more than reading the call.
         """
-        return _marks.of(self, newline)
-
-
-def _compile_marks(ends: Ends, newline: str) -> Marks:
-    breakers = ("\n" + mark for mark in (ends.breaker.partition("{key}")[0], ends.end_breaker) if mark)
-    return Marks((ends.closer, newline + ends.closer, *breakers))
-
-
-#: Kept with the tags they belong to: some hold a prefix that a model wrote.
-_marks = Remembered(_compile_marks)
+        breakers = ("\n" + mark for mark in (self.breaker.partition("{key}")[0], self.end_breaker) if mark)
+        return marks_of(self.closer, newline + self.closer, *breakers)
 
 
 class ArgumentWriter:

@@ -8,9 +8,9 @@ not come here). It validates nothing.
 import math
 import re
 from enum import Enum
+from functools import lru_cache
 from typing import Any, cast
 
-from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject
 from mustcall.dialects.names import fold
 from mustcall.dialects.reading.jsontext import quote, read_value
@@ -140,23 +140,23 @@ def child_schema(schema: JsonObject | None, key: str | None, root: JsonObject | 
     properties = _mapping(schema.get("properties")) or {}
     if key in properties:
         return _mapping(properties[key])
-    meant = _by_fold.of(root, tuple(properties)).get(fold(key))
+    meant = _by_fold(tuple(properties)).get(fold(key))
     if meant is not None:
         return _mapping(properties[meant])
     return _mapping(schema.get("additionalProperties"))
 
 
-def _folded(_: JsonObject | None, names: tuple[str, ...]) -> dict[str, str | None]:
-    """Return names by how they look apart from case and separators, None where that is ambiguous."""
+@lru_cache(maxsize=256)
+def _by_fold(names: tuple[str, ...]) -> dict[str, str | None]:
+    """Return names by how they look apart from case and separators, None where that is ambiguous.
+
+    Kept, since a reply may hold thousands of keys that no schema knows.
+    """
     found: dict[str, str | None] = {}
     for name in names:
         folded = fold(name)
         found[folded] = None if folded in found else name
     return found
-
-
-#: Kept in the schema of the tool, since a reply may hold thousands of keys that it does not know.
-_by_fold = Remembered(_folded)
 
 
 def _mapping(value: Any) -> JsonObject | None:

@@ -6,9 +6,9 @@ end of an empty call. It promotes nothing.
 """
 
 import re
+from functools import lru_cache
 from typing import cast
 
-from mustcall.core.memo import Remembered, compiled
 from mustcall.dialects.events import Malformed, Reason, ScanEvent
 from mustcall.dialects.names import Offered
 
@@ -60,7 +60,7 @@ class NameWatch:
     def __init__(self, offered: Offered, *, in_reasoning: bool) -> None:
         self._offered = offered
         self._in_reasoning = in_reasoning
-        self._names, self._nested, self._overlap = _watched.of(offered)
+        self._names, self._nested, self._overlap = _watched(offered.names)
         self._tail = ""
         self._found: re.Match[str] | None = None
         self._behind: list[str] = []
@@ -135,7 +135,7 @@ class NameWatch:
         properties: object = schema.get("properties")
         # A schema comes from outside: only its shape is certain here.
         keys = tuple(cast("dict[str, object]", properties)) if isinstance(properties, dict) else ()
-        evidence = _evidence.of(self._offered, name, keys).search(behind)
+        evidence = _evidence(name, keys).search(behind)
         if evidence is not None and not ({"type", "properties"}.isdisjoint(keys) and _DEFINITION.match(behind)):
             self._reports.append((found.group() + behind[: evidence.end()], name))
         used = evidence.end() if evidence is not None else 0
@@ -147,40 +147,33 @@ def mentions_called(text: str, offered: Offered) -> bool:
     names = offered.names
     if not names or (len(names) <= _FEW and not any(map(text.__contains__, names))):
         return False
-    return _names.of(offered).search(f"{text}\n") is not None
+    return _names(names).search(f"{text}\n") is not None
 
 
-def _compile_names(offered: Offered) -> re.Pattern[str]:
-    words = "|".join(re.escape(name) for name in sorted(offered.names, key=len, reverse=True))
+@lru_cache(maxsize=64)
+def _names(names: tuple[str, ...]) -> re.Pattern[str]:
+    words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     # One set of characters begins it, and not one of two: then the search skips ahead to them.
-    return compiled(rf"{_MARK}(?:(?<!\]){_COMMAND}|{_LINE_BEFORE})({words})(?=[^\w\-])")
+    return re.compile(rf"{_MARK}(?:(?<!\]){_COMMAND}|{_LINE_BEFORE})({words})(?=[^\w\-])")
 
 
-_names = Remembered(_compile_names)
-
-
-def _watch(offered: Offered) -> tuple[re.Pattern[str] | None, bool, int]:
+@lru_cache(maxsize=64)
+def _watched(names: tuple[str, ...]) -> tuple[re.Pattern[str] | None, bool, int]:
     """Return how names are found, whether one may stand in another (`now` in `now.get`), and the longest's length."""
-    names = offered.names
     nested = any(re.search(r"[^\w\-]", name) for name in names)
     return (
-        _names.of(offered) if names else None,
+        _names(names) if names else None,
         nested,
         max(map(len, names), default=0) + _LONGEST_BETWEEN,
     )
 
 
-_watched = Remembered(_watch)
-
-
-def _compile_evidence(_: Offered, name: str, keys: tuple[str, ...]) -> re.Pattern[str]:
+@lru_cache(maxsize=256)
+def _evidence(name: str, keys: tuple[str, ...]) -> re.Pattern[str]:
     """Return what shows a name to be called: a parameter in markup, an empty call, or the name's own closing tag."""
     signs = [rf"\A{_EMPTY_CALL}", rf"</{re.escape(name)}>"]
     if keys:
         words = "|".join(re.escape(key) for key in keys)
         signs.append(rf">[ \t]*(?:{words})[ \t]*</")
         signs.append(rf"[\"'<\[{{(,|=「『][ \t]*\\*[\"']?(?:{words})\\*[\"'」』]?[ \t]*[:=>]|\s(?:{words})=")
-    return compiled("|".join(signs))
-
-
-_evidence = Remembered(_compile_evidence)
+    return re.compile("|".join(signs))

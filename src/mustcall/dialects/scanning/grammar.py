@@ -240,21 +240,18 @@ _MOST_COMPILED = 64
 def compile_grammar(dialects: tuple[Dialect, ...], names: tuple[str, ...]) -> Grammar:
     """Return the table for these dialects; `names` are the offered tools, needed where a marker contains one."""
     # A table holds its dialects, so their ids stay theirs as long as the table is kept.
-    # One that holds the names of tools is not kept here: it belongs to them.
     key = tuple(map(id, dialects))
     grammar = _COMPILED.get(key)
-    if grammar is None:
-        grammar = Grammar(dialects, names)
-        if not grammar.names_matter:
-            if len(_COMPILED) >= _MOST_COMPILED:
-                _COMPILED.clear()
-            _COMPILED[key] = grammar
+    if grammar is None or (grammar.names_matter and grammar.names != names):
+        if len(_COMPILED) >= _MOST_COMPILED:
+            _COMPILED.clear()
+        grammar = _COMPILED[key] = Grammar(dialects, names)
     return grammar
 
 
 @lru_cache(maxsize=256)
 def marks_of(*markers: str) -> Marks:
-    """Return these markers compiled, once for all who ask: markers of ours, and none that a model wrote."""
+    """Return these markers compiled, once for all who ask."""
     return Marks(markers)
 
 

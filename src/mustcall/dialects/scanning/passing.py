@@ -8,7 +8,7 @@ from mustcall.dialects.reasoning import PARAGRAPH_ENDS
 from mustcall.dialects.scanning.anchored import NameWatch
 from mustcall.dialects.scanning.code import Code
 from mustcall.dialects.scanning.effort import MARK
-from mustcall.dialects.scanning.marks import Marks
+from mustcall.dialects.scanning.grammar import marks_of
 from mustcall.dialects.scanning.state import ScanState
 
 __all__ = ["PassingScan"]
@@ -16,7 +16,6 @@ __all__ = ["PassingScan"]
 #: Blanks behind a quoted marker that are looked through, and what shows that more of the markup follows them.
 _MOST_SPACES = 16
 _GOES_ON = "\r\n{[<"
-_MOST_PASSES = 64
 
 
 class PassingScan(ScanState):
@@ -54,14 +53,7 @@ class PassingScan(ScanState):
         self._passed_lookout = lookout
         self._passed_then = then
         self._passed_closers = closers
-        markers = tuple(sorted({*closers, *openers}))
-        # Some hold what a model wrote, so they are kept no longer than its reply is read.
-        passed = self._passes.get(markers)
-        if passed is None:
-            if len(self._passes) >= _MOST_PASSES:
-                self._passes.clear()
-            passed = self._passes[markers] = Marks(markers)
-        self._passed = passed
+        self._passed = marks_of(*sorted({*closers, *openers}))
         self._mode = PassingScan._passing
 
     def _passing(self) -> bool:

@@ -19,7 +19,6 @@ from mustcall.dialects.scanning.code import Code, Lines
 from mustcall.dialects.scanning.damage import Damage
 from mustcall.dialects.scanning.effort import ScanEffort
 from mustcall.dialects.scanning.grammar import Grammar, marks_of
-from mustcall.dialects.scanning.marks import Marks
 
 __all__ = ["Alone", "ScanState", "Sections"]
 
@@ -81,7 +80,6 @@ class ScanState:
         self._parse: Parse[None] | None = None
         self._code: Code | None = None
         self._damage = Damage()
-        self._passes: dict[tuple[str, ...], Marks] = {}
         self._passed = marks_of("\n")
         self._passed_closers: tuple[str, ...] = ()
         self._passed_then: tuple[str, ...] = ()

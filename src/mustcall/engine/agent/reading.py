@@ -40,7 +40,7 @@ async def turns_on(upstream: Upstream, operator: OperatorSettings, stack: AsyncE
     """Return turns on an upstream; the stack closes its connections."""
     transport = await stack.enter_async_context(upstream.connected())
     turns = Turns(transport, upstream.clock, operator)
-    turns.learnt, turns.stores, turns.resolved = upstream.learnt, upstream.stores, upstream.resolved
+    turns.learnt = upstream.learnt
     return turns
 
 

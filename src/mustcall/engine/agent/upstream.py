@@ -12,19 +12,17 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mustcall.core.errors import ConfigError
-from mustcall.core.memo import Bounded
 from mustcall.core.origin import Wire
 from mustcall.engine.sharing import Shared
 from mustcall.engine.spending.accounts import MemoryBreakers
 from mustcall.engine.spending.metering import Breakers
-from mustcall.profiles import Learnt, MeasuredProfile, ProfileOverride, Resolved, read_profile
+from mustcall.profiles import Learnt, MeasuredProfile, ProfileOverride, read_profile
 from mustcall.upstream.address import read_address
 from mustcall.upstream.embedded.store import named_address
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.providers import EMBEDDED, find_key, server_name
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.seam import Transport
-from mustcall.wire.caching.request_stores import RequestStores
 from mustcall.wire.registry import CODECS
 
 __all__ = ["Upstream"]
@@ -78,9 +76,6 @@ class Upstream:
         self.clock: Clock = clock or SystemClock()
         #: What refusals teach, for every agent on this upstream.
         self.learnt = Learnt()
-        #: What is kept of the requests to it: an agent's tools are read and compiled once.
-        self.stores = RequestStores()
-        self.resolved: Bounded[tuple[object, ...], Resolved] = Bounded(16)
         #: Whether it keeps failing, for every agent whose budget has a breaker.
         self.breakers: Breakers = MemoryBreakers(self.clock)
         self.stateful = stateful

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from mustcall.core.errors import ConfigError
-from mustcall.core.memo import Mapped
 from mustcall.core.origin import JsonObject
 from mustcall.engine.tooling.reading import Unfit
 from mustcall.policy.schema.subschemas import types_of
@@ -44,11 +43,10 @@ class AnswerShape(msgspec.Struct, frozen=True):
 
 def shape_of(output: Output) -> AnswerShape:
     """Return the shape of a type or a schema; raise `ConfigError` for what has none."""
-    found, read = _schema_and_reader(output)
-    schema = Mapped(found)  # one that is compiled once
+    schema, read = _schema_and_reader(output)
     if types_of(schema, schema) == frozenset({"object"}):
         return AnswerShape(schema, read)
-    return AnswerShape(Mapped(_wrapped(schema)), lambda text: read(_unwrapped(text)), AnswerShape(schema, read))
+    return AnswerShape(_wrapped(schema), lambda text: read(_unwrapped(text)), AnswerShape(schema, read))
 
 
 def _schema_and_reader(output: Output) -> tuple[JsonObject, Callable[[str], Any]]:

@@ -5,7 +5,6 @@ This says what may be called and how; it runs nothing (`tooling.running`) and kn
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from operator import is_
 from typing import Any, Generic, Protocol, cast, runtime_checkable
 
 import msgspec
@@ -92,8 +91,6 @@ class ToolReturn(msgspec.Struct, frozen=True):
 class FunctionTool:
     """A tool with a JSON schema and a function, `async` or not, that takes the arguments as one dict."""
 
-    _offered: tuple[tuple[str, str | None, JsonObject], Tool] | None = None
-
     def __init__(
         self,
         name: str,
@@ -116,11 +113,7 @@ class FunctionTool:
     @property
     def offer(self) -> Tool:
         """The tool as a request offers it."""
-        # One object while it says the same, so that its schema is compiled once.
-        said = (self.name, self.description, self.schema)
-        if self._offered is None or not all(map(is_, said, self._offered[0])):
-            self._offered = said, Tool(name=self.name, description=self.description, parameters=self.schema)
-        return self._offered[1]
+        return Tool(name=self.name, description=self.description, parameters=self.schema)
 
     @property
     def is_async(self) -> bool:

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from operator import is_
 from typing import Any, cast
 
 from mustcall.core.errors import ConfigError, MustcallError
 from mustcall.core.origin import JsonObject
-from mustcall.core.tools import Tool, ToolList
+from mustcall.core.tools import Tool
 from mustcall.engine.tooling.definition import FunctionTool, SourcedTool, ToolSource
 from mustcall.engine.tooling.functions import DecoratedTool, tool
 from mustcall.telemetry.logs import log_of
@@ -29,15 +28,11 @@ class Roster:
             if each.name in self.tools:
                 raise ConfigError(f"two tools are called {each.name!r}; give each a name of its own")
             self.tools[each.name] = each
-        self._offers = ToolList()
 
     @property
     def offers(self) -> tuple[Tool, ...]:
-        """The tools as a request offers them, in order; one object while they are the same: it holds what was made."""
-        offers = [each.offer for each in self.tools.values()]
-        if len(offers) != len(self._offers) or not all(map(is_, offers, self._offers)):
-            self._offers = ToolList(offers)
-        return cast("tuple[Tool, ...]", self._offers)
+        """The tools as a request offers them, in order."""
+        return tuple(each.offer for each in self.tools.values())
 
 
 def read_tools(given: Iterable[ToolLike], deps_type: type[Any] | None = None) -> tuple[FunctionTool | ToolSource, ...]:

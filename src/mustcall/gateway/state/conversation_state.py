@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -52,8 +53,9 @@ def tenant_of(headers: Mapping[str, str]) -> str:
     return tenant_of_key(key) if key else ""
 
 
+@lru_cache(maxsize=256)
 def tenant_of_key(key: str | None) -> str:
-    """Return a digest of a caller's key, from which the key cannot be told; nothing for no key. No key is kept."""
+    """Return a digest of a caller's key, from which the key cannot be told; nothing for no key."""
     return hashlib.sha256(b"mustcall tenant\0" + key.encode("utf-8", "surrogateescape")).hexdigest()[:24] if key else ""
 
 

@@ -4,6 +4,7 @@ Made for every turn of a gateway with a ledger, so it reads each property once.
 """
 
 import re
+from functools import lru_cache
 
 import msgspec
 
@@ -76,8 +77,9 @@ def said(reply: Reply) -> bytes:
     return msgspec.json.encode({"finish": str(reply.finish), "parts": parts})
 
 
+@lru_cache(maxsize=64)
 def client_of(agent: str) -> str:
-    """Return the program of a `User-Agent`: its first product, without a version."""
+    """Return the program of a `User-Agent`: its first product, without a version. Clients are few and come often."""
     found = _PRODUCT.match(agent)
     return found[0][:_LONGEST_CLIENT] if found else ""
 

@@ -131,7 +131,7 @@ def _mark(_tools: _Tools, _dialects: tuple[str, ...]) -> object:
 
 
 _marks = Remembered(_mark)
-_erasers = Remembered(_eraser)
+_erasers = Remembered(_eraser, most=64)
 
 
 def is_unmarked(request: Request, profile: Profile) -> bool:

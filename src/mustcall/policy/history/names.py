@@ -56,14 +56,19 @@ class _Rule(msgspec.Struct, frozen=True):
 
     def allows(self, text: str) -> bool:
         """Tell whether the upstream takes this text."""
-        if _PLAIN.fullmatch(text) is None or 0 < self.length < len(text):
-            return False
-        return self.pattern is None or self.pattern.fullmatch(text) is not None
+        return _allows(self.pattern, self.length, text)
 
     @property
     def longest(self) -> int:
         """The most characters a mapped text may have."""
         return min(self.length, _LONGEST) if self.length else _LONGEST
+
+
+@lru_cache(maxsize=16384)
+def _allows(pattern: re.Pattern[str] | None, length: int, text: str) -> bool:
+    """Tell whether a text is legal; agents offer the same names with every request."""
+    fits = _PLAIN.fullmatch(text) is not None and (not length or len(text) <= length)
+    return fits and (pattern is None or pattern.fullmatch(text) is not None)
 
 
 class NameMap:

@@ -6,10 +6,9 @@ it is at least seen. With such tools on offer nothing streams before the verdict
 """
 
 import re
-from typing import cast
 
 from mustcall.core.memo import Remembered
-from mustcall.core.tools import ProviderTool, Tool, ToolList
+from mustcall.core.tools import ProviderTool, Tool
 from mustcall.dialects import is_plain
 from mustcall.dialects.names import Offered
 from mustcall.dialects.scanning.anchored import mentions_called
@@ -26,8 +25,7 @@ def odd_tools(tools: _Tools) -> tuple[Tool, ...]:
 
 
 def _odd_among(tools: _Tools) -> tuple[Tool, ...]:
-    odd = [tool for tool in tools if isinstance(tool, Tool) and _USUAL.fullmatch(tool.name) is None]
-    return cast("tuple[Tool, ...]", ToolList(odd)) if odd else ()
+    return tuple(tool for tool in tools if isinstance(tool, Tool) and _USUAL.fullmatch(tool.name) is None)
 
 
 _odd = Remembered(_odd_among)

@@ -8,7 +8,7 @@ its row. What is made of the reply is `judge`'s.
 from typing import Any
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
-from mustcall.core.memo import Mapped, Remembered
+from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind, ToolCall
 from mustcall.core.tools import ProviderTool, Tool, functions_of
@@ -28,9 +28,12 @@ ONE_AT_A_TIME = "one call at a time was asked for"
 _Tools = tuple[Tool | ProviderTool, ...]
 _Named = dict[tuple[str | None, str], Tool]
 #: What the function takes that stands in for a custom tool.
-_INPUT: JsonObject = Mapped(
-    type="object", properties={"input": {"type": "string"}}, required=["input"], additionalProperties=False
-)
+_INPUT: JsonObject = {
+    "type": "object",
+    "properties": {"input": {"type": "string"}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
 
 
 def _by_name(tools: _Tools) -> _Named:

@@ -6,20 +6,19 @@ the same object and is forwarded byte for byte.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.history import continued
-from mustcall.core.memo import Remembered
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import JsonObject, Origin
 from mustcall.core.parts import CallKind, Part, Reasoning, Text, ToolCall, ToolResult
 from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
-from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
+from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
 from mustcall.dialects import Prompt, WrittenCall, is_plain
-from mustcall.policy.facts.profile import Profile, Protocol, SchemaTarget
+from mustcall.policy.facts.profile import Profile, Protocol
 from mustcall.policy.facts.wording import Wording, fill
 from mustcall.policy.request.demand import OWN_CHOICES, Demand, offers_nothing
 from mustcall.policy.request.few_shot import answer_changes, call_changes
@@ -141,7 +140,7 @@ def _constrained(
         changes = _without_calling(request, profile)
     held = _quoted(request, tools, profile, log)
     if rung.kind is RungKind.SCHEMA:
-        return changes | {"output": _call_as_answer(request, held, profile)}, {}
+        return changes | {"output": _call_as_answer(held, profile)}, {}
     fields = (profile.grammar_field,) if profile.grammar_field is not None else _GRAMMAR_FIELDS
     return changes, dict.fromkeys(fields, call_schema(held, single=True, bound=profile.bounded_schemas))
 
@@ -200,28 +199,10 @@ def _forced(request: Request, demand: Demand, profile: Profile, log: AdaptationL
     return {"tool_choice": required, "tools": only}
 
 
-def _call_as_answer(request: Request, tools: Sequence[Tool], profile: Profile) -> OutputFormat:
+def _call_as_answer(tools: Sequence[Tool], profile: Profile) -> OutputFormat:
     """Return the output format whose answer is one call; strict where the upstream can hold all of it."""
-    places = {id(tool): place for place, tool in enumerate(request.tools)}
-    chosen = tuple([places.get(id(tool), -1) for tool in tools])
-    if -1 in chosen:  # written for this message alone
-        return _answer_form(tools, profile.bounded_schemas, profile.schema_target)
-    return _forms.of(request.tools, chosen, profile.bounded_schemas, profile.schema_target)
-
-
-def _chosen_form(
-    offered: tuple[Tool | ProviderTool, ...], chosen: tuple[int, ...], bound: bool, target: SchemaTarget
-) -> OutputFormat:
-    return _answer_form(cast("list[Tool]", [offered[place] for place in chosen]), bound, target)
-
-
-#: Made once for the tools of an agent: compiling the schema of all calls takes longer than the rest of an attempt.
-_forms = Remembered(_chosen_form)
-
-
-def _answer_form(tools: Sequence[Tool], bound: bool, target: SchemaTarget) -> OutputFormat:
-    form = call_schema(tools, single=True, rooted=True, bound=bound)
-    compiled = compile_schema(form, target, strict=True)
+    form = call_schema(tools, single=True, rooted=True, bound=profile.bounded_schemas)
+    compiled = compile_schema(form, profile.schema_target, strict=True)
     strict = True if compiled.expressible else None
     return OutputFormat(kind=OutputKind.SCHEMA, schema=compiled.schema, name="tool_call", strict=strict)
 

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
-from mustcall.core.memo import Mapped
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import Text, ToolCall, ToolResult
@@ -41,7 +40,7 @@ __all__ = [
 ]
 
 _FENCED = re.compile(r"```[A-Za-z]*[ \t]*\r?\n(.*?)\r?\n?```\Z", re.DOTALL)
-_ANY_OBJECT: JsonObject = Mapped(type="object")
+_ANY_OBJECT: JsonObject = {"type": "object"}
 _AN_ENVELOPE = Problem("", "an answer, not a tool call")
 _NAME = "answer"
 

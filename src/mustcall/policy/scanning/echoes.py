@@ -17,7 +17,6 @@ from functools import lru_cache
 import msgspec
 
 from mustcall.core.history import Folded, beginning_of
-from mustcall.core.memo import Remembered, compiled
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text, ToolResult
 from mustcall.core.request import Request
@@ -63,7 +62,7 @@ _SENTENCES = (
 _PLACE = re.compile(r"\\\{\w+\\\}")
 
 
-class Echoes(msgspec.Struct, frozen=True, dict=True):
+class Echoes(msgspec.Struct, frozen=True):
     """What is looked for in a reply: the tags around results, and these sentences."""
 
     tags: bool = False
@@ -74,16 +73,13 @@ class Echoes(msgspec.Struct, frozen=True, dict=True):
 
 
 _NOTHING = Echoes()
-_TAGS_ALONE = Echoes(tags=True)
 
 
 def echoes_in(caller: Request, sent: Request, wording: Wording) -> Echoes:
     """Return what a model may echo: of the caller's request, and of the one that is sent."""
     tags = _tagged.of(beginning_of(caller), None) is _Tags.AROUND
     sentences = tuple(dict.fromkeys(_said(caller, sent, wording)))
-    if not sentences:
-        return _TAGS_ALONE if tags else _NOTHING
-    return Echoes(tags, sentences)
+    return Echoes(tags, sentences) if tags or sentences else _NOTHING
 
 
 class _Tags(Enum):
@@ -155,7 +151,7 @@ class EchoEraser:
 
     def __init__(self, echoes: Echoes) -> None:
         self._echoes = echoes
-        self._begins, self._whole = _compiled.of(echoes)
+        self._begins, self._whole = _compiled(echoes)
         self._held = ""
         self._tail = ""
         self._swallows = False
@@ -236,14 +232,12 @@ class EchoEraser:
         return any(beginning.startswith(lowered) for beginning in _BEGINNINGS) or _BEGUN.match(text) is not None
 
 
-def _compile(echoes: Echoes) -> tuple[re.Pattern[str], re.Pattern[str]]:
+@lru_cache(maxsize=64)
+def _compiled(echoes: Echoes) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Return what matches the first character of an echo, and a whole one."""
     first: Iterable[str] = {sentence[0] for sentence in echoes.sentences} | ({"<"} if echoes.tags else set())
     forms = [*([_WRITTEN] if echoes.tags else []), *map(re.escape, sorted(echoes.sentences, key=len, reverse=True))]
-    return compiled(f"[{re.escape(''.join(sorted(first)))}]"), compiled("|".join(forms))
-
-
-_compiled = Remembered(_compile)
+    return re.compile(f"[{re.escape(''.join(sorted(first)))}]"), re.compile("|".join(forms))
 
 
 def erase(text: str, echoes: Echoes) -> str:

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mustcall.core.memo import Mapped, Remembered
+from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind
 from mustcall.core.tools import Tool
@@ -93,6 +93,7 @@ def check_arguments(tool: Tool, arguments: str, *, null_is_absent: bool | None =
     """
     if tool.kind is CallKind.CUSTOM:
         return Checked(arguments=arguments)
+    schema = tool.parameters
     prepared = _prepared.of(tool)
     plain = read_plain(arguments)
     if plain is not None and prepared is not None and prepared.takes(plain):
@@ -101,7 +102,7 @@ def check_arguments(tool: Tool, arguments: str, *, null_is_absent: bool | None =
     try:
         documents = read_documents(arguments)
         if _is_empty(documents):
-            return _check_empty(tool.parameters, prepared, arguments)
+            return _check_empty(schema, arguments)
         text, value, change = _one_object(arguments, documents)
     except Unreadable as unreadable:
         return _check_unreadable(tool, arguments, prepared, unreadable, null_is_absent=absent)
@@ -154,11 +155,12 @@ def _is_empty(documents: list[Document]) -> bool:
     return len(documents) == 1 and (value is None or (isinstance(value, str) and not value.strip()))
 
 
-def _check_empty(schema: JsonObject | None, prepared: "_Prepared | None", written: str) -> Checked:
+def _check_empty(schema: JsonObject | None, written: str) -> Checked:
     """Read empty arguments as `{}`, if and only if that is valid (rules 107, 131)."""
     empty = Checked(arguments="{}", changes=(RepairMade("empty", "empty arguments read as {}"),))
-    if schema is None or prepared is None:
+    if schema is None:
         return empty
+    prepared = _prepare(object_schema(schema))
     checked = _fit(_Subject(written, "{}", {}, empty.changes), prepared, null_is_absent=False)
     if checked.unchecked and schema.get("required"):
         return Checked(arguments=written, problems=(_NOT_OBJECT,), unchecked=True)
@@ -214,15 +216,15 @@ class _Prepared(msgspec.Struct, frozen=True):
         return self.validator is not None and value.keys() <= self.declared.keys() and fits(self.validator, value)
 
 
-def _prepare_tool(tool: Tool) -> _Prepared | None:
-    if tool.parameters is None:
-        return None
-    schema = object_schema(tool.parameters)
-    schema = schema if isinstance(schema, Mapped) else Mapped(schema)
+def _prepare(schema: JsonObject) -> _Prepared:
     return _Prepared(schema, validator_for(schema), as_object(schema.get("properties")) or {})
 
 
-_prepared = Remembered(_prepare_tool)
+def _prepare_tool(tool: Tool) -> _Prepared | None:
+    return None if tool.parameters is None else _prepare(object_schema(tool.parameters))
+
+
+_prepared = Remembered(_prepare_tool, most=512)
 
 
 def _check_object(tool: Tool, subject: _Subject, prepared: _Prepared, *, null_is_absent: bool) -> Checked:

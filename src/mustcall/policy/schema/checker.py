@@ -1,9 +1,9 @@
 """The one place where values are held against a schema: compiled once, never fetched for, with a bound on the work.
 
-A schema is compiled by `jsonschema-rs`, once: the result is kept in it (`core.memo.Mapped`). One that it refuses, that
-is larger than `LARGEST_SCHEMA` or whose work cannot be bounded (`workload`) is no reason to fail: it is reported as not
-checkable. A value that would take more than `MOST_STEPS` steps does not fit: nobody can say that it does. `format` is
-an annotation, not a check, as JSON Schema has it. Which schema applies is decided elsewhere; what is wrong with a value
+A schema is compiled by `jsonschema-rs` (cached by its text, bounded). One that it refuses, that is larger than
+`LARGEST_SCHEMA` or whose work cannot be bounded (`workload`) is no reason to fail: it is reported as not checkable. A
+value that would take more than `MOST_STEPS` steps does not fit: nobody can say that it does. `format` is an
+annotation, not a check, as JSON Schema has it. Which schema applies is decided elsewhere; what is wrong with a value
 that does not fit is found in `misfits`.
 
 Cost: linear in value times the schema's effort. Valid arguments cost one `is_valid`: about 1 µs for a small object.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from mustcall.core.memo import Remembered
+from mustcall.core.memo import Bounded
 from mustcall.core.origin import JsonObject
 from mustcall.policy.limits.work_allowance import spend
 from mustcall.policy.schema.misfits import Misfits
@@ -28,6 +28,7 @@ __all__ = ["LARGEST_SCHEMA", "Checker", "fits", "problems_in", "schema_fault", "
 
 #: The longest text of a schema that is compiled, in characters: compiling it takes about 50 ms, and is done once.
 LARGEST_SCHEMA = 131_072
+_LARGEST_CACHED = 65_536
 #: What counting and compiling a character of a schema costs, in steps: measured at up to 3 µs.
 _COMPILING = 100
 _BACKTRACKS = 100_000
@@ -105,18 +106,19 @@ def schema_fault(schema: JsonObject) -> tuple[str | int, ...] | None:
 
 
 def _built(schema: JsonObject) -> "Checker | Uncountable | tuple[str | int, ...]":
-    return _kept.of(schema)
-
-
-def _build_once(schema: JsonObject) -> "Checker | Uncountable | tuple[str | int, ...]":
     try:
         text = msgspec.json.encode(schema).decode()
     except (ValueError, TypeError, RecursionError):
         return ()
     if len(text) > LARGEST_SCHEMA:
         return Uncountable()
-    spend(len(text) * _COMPILING)  # compiled all the same: what does not fit in here is compiled elsewhere
-    return _build(text)
+    known = _kept.get(text)
+    if known is None:
+        spend(len(text) * _COMPILING)  # compiled all the same: what does not fit in here is compiled elsewhere
+        known = _build(text)
+        if len(text) <= _LARGEST_CACHED:
+            _kept.keep(text, known)
+    return known
 
 
 def _build(text: str) -> "Checker | Uncountable | tuple[str | int, ...]":
@@ -152,7 +154,7 @@ def _patterns() -> Any:
     return FancyRegexOptions(backtrack_limit=_BACKTRACKS, size_limit=_LARGEST_PATTERN)
 
 
-_kept: "Remembered[JsonObject, Checker | Uncountable | tuple[str | int, ...]]" = Remembered(_build_once)
+_kept: "Bounded[str, Checker | Uncountable | tuple[str | int, ...]]" = Bounded(1024)
 
 
 def _with_null(node: JsonObject, _path: tuple[str | int, ...]) -> JsonObject:

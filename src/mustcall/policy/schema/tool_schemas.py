@@ -4,22 +4,23 @@ What one upstream refuses would fail the whole request, so a schema is reduced t
 none at all is offered without its faulty parts. Nothing is given up: arguments are always checked against the caller's
 own schema (`arguments`). A schema that can go as it is comes back as the same object.
 
-Cost: the work is done once for each schema object and target, and kept in it (`core.memo.Mapped`).
+Cost: one encoding of each schema per request; the work itself is done once per schema and kept (bounded).
 """
 
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, assert_never, cast
 
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
-from mustcall.core.memo import Mapped, Remembered
+from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind
 from mustcall.core.request import Request
-from mustcall.core.tools import ProviderTool, Tool, ToolList
+from mustcall.core.tools import ProviderTool, Tool
 from mustcall.policy.facts.profile import Profile, SchemaTarget
 from mustcall.policy.schema.arguments import object_schema
 from mustcall.policy.schema.gemini import Reduction, merge_schemas, reduce_for_gemini
@@ -40,6 +41,7 @@ from mustcall.policy.schema.validation import schema_fault
 
 __all__ = ["Compiled", "compile_schema", "compile_tools", "names_tool", "refused_schemas", "schema_digest"]
 
+_LARGEST_CACHED = 65_536
 _MOST_FAULTS = 32
 _MOST_NESTED = 8
 _MOST_WORDS = 300
@@ -74,28 +76,17 @@ def compile_schema(schema: JsonObject, target: SchemaTarget, *, strict: bool = F
     `strict` asks for the closed form that constrained decoding needs (strict tools, structured answers). Where a schema
     cannot be closed without changing what it means, it comes back open and not `expressible`.
     """
-    compiled, losses, expressible = _known.of(schema, target, strict)
-    return Compiled(schema if compiled is None else compiled, losses, expressible)
-
-
-def _compile_once(
-    schema: JsonObject, target: SchemaTarget, strict: bool
-) -> tuple[JsonObject | None, tuple[str, ...], bool]:
-    """Return what makes `Compiled`; None for the schema itself, which will hold this."""
     try:
         text = msgspec.json.encode(schema)
     except (ValueError, TypeError, RecursionError):
-        return Mapped(_ANYTHING), ("top level: not a JSON schema, dropped",), True
+        return Compiled(_ANYTHING, ("top level: not a JSON schema, dropped",))
+    compiled = _cached(text, target, strict) if len(text) <= _LARGEST_CACHED else _compile(text, target, strict)
+    return Compiled(schema, compiled.losses, compiled.expressible) if compiled.schema == schema else compiled
+
+
+def _compile(text: bytes, target: SchemaTarget, strict: bool) -> Compiled:
     report = Reduction()
-    copied = cast("JsonObject", msgspec.json.decode(text))
-    # The schema itself is asked, which keeps the answer: the arguments of its tool are checked by the same.
-    sound = not deeper_than(copied, MAX_DEPTH) and schema_fault(schema) is None
-    compiled = _compile(copied if sound else _sound(copied, report), target, strict, report)
-    changed = None if compiled.schema == schema else Mapped(compiled.schema)
-    return changed, compiled.losses, compiled.expressible
-
-
-def _compile(schema: JsonObject, target: SchemaTarget, strict: bool, report: Reduction) -> Compiled:
+    schema = _sound(cast("JsonObject", msgspec.json.decode(text)), report)
     schema = _object_root(schema, target, report)
     match target:
         case SchemaTarget.FULL:
@@ -113,7 +104,7 @@ def _compile(schema: JsonObject, target: SchemaTarget, strict: bool, report: Red
             assert_never(target)
 
 
-_known = Remembered(_compile_once)
+_cached = lru_cache(maxsize=1024)(_compile)
 
 
 def _sound(schema: JsonObject, report: Reduction) -> JsonObject:
@@ -257,7 +248,7 @@ def compile_tools(request: Request, profile: Profile, log: AdaptationLog) -> Req
     tools, notes = _compiled.of(offered, target, refused)
     for note in notes:
         log.add(note.kind, note.subject, note.detail)
-    return request if tools is None else request.evolve(tools=tools)
+    return request if tools is offered else request.evolve(tools=tools)
 
 
 _Tools = tuple[Tool | ProviderTool, ...]
@@ -296,8 +287,8 @@ def names_tool(name: str, place: int, message: str) -> bool:
 
 def _compile_all(
     offered: _Tools, usual: SchemaTarget, refused: tuple[str, ...]
-) -> tuple[_Tools | None, tuple[Adaptation, ...]]:
-    """Return the tools with schemas for this target, None if nothing has to change, and what was changed.
+) -> tuple[_Tools, tuple[Adaptation, ...]]:
+    """Return the tools with schemas for this target, the same tuple if nothing has to change, and what was changed.
 
     Schemas that are known to be `refused` go out in the narrowest form there is.
     """
@@ -335,7 +326,7 @@ def _compile_all(
             log.add(AdaptationKind.SCHEMA_REDUCED, tool.name, _told(losses))
         tools.append(tool.evolve(**changes) if changes else tool)
     same = all(new is old for new, old in zip(tools, offered, strict=True))
-    return None if same else ToolList(tools), log.entries
+    return offered if same else tuple(tools), log.entries
 
 
 _compiled = Remembered(_compile_all)

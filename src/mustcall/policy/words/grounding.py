@@ -21,12 +21,12 @@ than a trigger has words.
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.history import Folded, beginning_of
-from mustcall.core.memo import Remembered, compiled
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Part, Text, ToolResult
 from mustcall.core.request import Request
@@ -57,7 +57,7 @@ _LETTER = rf"[^\W{_UNSPACED}]"
 _BETWEEN = r"[\s\-]++"
 
 
-class GroundingRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class GroundingRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """If the latest user message matches a trigger or a sign, the first step must call `tool` (rule 12)."""
 
     name: str
@@ -221,10 +221,10 @@ def _matches(rules: Iterable[GroundingRule], texts: Iterable[str]) -> Iterator[G
     if not plain:
         return
     for rule in rules:
-        phrases = _phrases.of(rule)
-        if any(phrase.is_in(text) for text in plain for phrase in phrases) or any(
-            shows(sign, text) for sign in rule.signs for text in given
-        ):
+        phrases = _phrases(rule.triggers)
+        if any(
+            anchor in text and _expression(phrase).search(text) for text in plain for anchor, phrase in phrases
+        ) or any(shows(sign, text) for sign in rule.signs for text in given):
             yield rule
 
 
@@ -247,35 +247,21 @@ def _is_solid(character: str) -> bool:
     return character.isalnum()
 
 
-class _Phrase:
-    """A phrase of a trigger, with its longest literal, which most texts do not hold.
-
-    Its expression is made when a text holds the literal, because compiling takes milliseconds.
-    """
-
-    __slots__ = ("_anchor", "_expression", "_phrase")
-
-    def __init__(self, phrase: str) -> None:
-        self._phrase = phrase
-        self._anchor = max((piece for word in phrase.split() for piece in word.split("*")), key=len)
-        self._expression: re.Pattern[str] | None = None
-
-    def is_in(self, text: str) -> bool:
-        """Tell whether a text, which is plain, holds the phrase."""
-        if self._anchor not in text:
-            return False
-        if self._expression is None:
-            self._expression = compiled(_BETWEEN.join(map(_word, self._phrase.split())))
-        return self._expression.search(text) is not None
-
-
-def _phrases_of(rule: GroundingRule) -> tuple[_Phrase, ...]:
+@lru_cache(maxsize=1024)
+def _phrases(triggers: tuple[str, ...] | str) -> tuple[tuple[str, str], ...]:
+    """Return each phrase with its longest literal, which most texts do not hold."""
     # A phrase without a letter or digit is refused by `check_rules`; here it matches nothing.
-    plain = map(_plain, _alternatives(rule.triggers))
-    return tuple(_Phrase(phrase) for phrase in plain if any(map(_is_solid, phrase)))
+    return tuple(
+        (max((piece for word in phrase.split() for piece in word.split("*")), key=len), phrase)
+        for phrase in map(_plain, _alternatives(triggers))
+        if any(map(_is_solid, phrase))
+    )
 
 
-_phrases = Remembered(_phrases_of)
+@lru_cache(maxsize=4096)
+def _expression(phrase: str) -> re.Pattern[str]:
+    """Return the expression for a phrase: made when a text holds its literal, because compiling takes milliseconds."""
+    return re.compile(_BETWEEN.join(map(_word, phrase.split())))
 
 
 def _word(word: str) -> str:

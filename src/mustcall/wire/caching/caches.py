@@ -4,7 +4,6 @@ A library call that is made once has none of this; nothing of its text outlives 
 """
 
 from mustcall.wire.caching.conversations import Conversations
-from mustcall.wire.caching.request_stores import RequestStores
 
 __all__ = ["Caches"]
 
@@ -16,8 +15,3 @@ class Caches:
 
     def __init__(self, conversations: Conversations | None = None) -> None:
         self.conversations = Conversations() if conversations is None else conversations
-
-    @property
-    def requests(self) -> RequestStores:
-        """What is kept of requests beside their messages."""
-        return self.conversations.stores

@@ -24,7 +24,6 @@ import msgspec
 
 from mustcall.core.history import Beginning
 from mustcall.core.origin import Wire
-from mustcall.wire.caching.request_stores import RequestStores
 
 __all__ = ["Conversations", "Known", "New", "Tenant", "ends_of", "first_element"]
 
@@ -114,12 +113,10 @@ class New(msgspec.Struct, frozen=True, gc=False):
 class Conversations:
     """The conversations of all tenants and wires. Threads that share one give it a `lock`."""
 
-    __slots__ = ("_leaves", "_lock", "_most_bytes", "_once", "_once_size", "_roots", "size", "stores")
+    __slots__ = ("_leaves", "_lock", "_most_bytes", "_once", "_once_size", "_roots", "size")
 
     def __init__(self, most_bytes: int = _MOST_BYTES, lock: AbstractContextManager[Any] | None = None) -> None:
         self._most_bytes = most_bytes
-        #: What is kept of requests beside their messages.
-        self.stores = RequestStores()
         self._roots: dict[tuple[str, Wire], _Node] = {}
         #: The tree's leaves with their tenants, the one that was not used for longest first; those from which a body
         #: went on, and those from which none did.
@@ -301,22 +298,21 @@ class Conversations:
 
 
 class Tenant:
-    """The conversations of one tenant on one wire, and the stores of requests: all that a turn gets to see."""
+    """The conversations of one tenant on one wire: all that a turn gets to see."""
 
-    __slots__ = ("_conversations", "key", "stores")
+    __slots__ = ("_conversations", "_key")
 
     def __init__(self, conversations: Conversations, key: tuple[str, Wire]) -> None:
         self._conversations = conversations
-        self.key = key
-        self.stores = conversations.stores
+        self._key = key
 
     def find(self, body: bytes) -> Known | None:
         """Return how much of a body came before."""
-        return self._conversations.find(self.key, body)
+        return self._conversations.find(self._key, body)
 
     def keep(self, body: bytes, new: "New", known: Known | None = None) -> None:
         """Keep a body's messages, of which those before the new ones are known."""
-        self._conversations.keep(self.key, body, new, known)
+        self._conversations.keep(self._key, body, new, known)
 
 
 def first_element(body: bytes, at: int) -> int:

@@ -2,32 +2,46 @@
 
 A turn of an agent is the last request and a few messages more, so nearly every byte of it has been read before. Equal
 bytes give the same objects: JSON, messages, tools, and the request around its messages (its frame). Nobody may change
-them, and nobody does; values here are changed by making others. What depends on the tools alone is kept in them
-(`core.memo`). Who reads keeps nothing: what was read before is in the stores that come with an opened body
-(`request_stores`, `conversations`). Cost of what is known: one pass that finds it, and a hash.
+them, and nobody does; values here are changed by making others. What depends on the tools alone is found by their
+identity (`core.memo`).
+
+Memory: of the bytes as they were written at most `_MOST_BYTES` are remembered, the oldest forgotten first; a message
+over `_LONGEST` (a picture) is not. JSON made to be large in memory (`[[],[],…]`) takes about 23 times its bytes. Cost
+of what is known: one pass that finds it, and a hash.
 """
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from mustcall.core.elements import signs_of
 from mustcall.core.history import Beginning, begin
+from mustcall.core.memo import Bounded
 from mustcall.core.memory import Weighed, weigh
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Origin
 from mustcall.core.parts import Part, Text, ToolResult
 from mustcall.core.request import Request
+from mustcall.core.tools import ProviderTool, Tool
 from mustcall.wire.caching.conversations import New, ends_of, first_element
-from mustcall.wire.caching.request_stores import LEAST_KNOWN, Frame, Tools
 from mustcall.wire.crossing.sealing import holds_seal
 from mustcall.wire.opening import Fields, Opened, place_of
 from mustcall.wire.reading import ShapeError, as_object, decode_json
 
-__all__ = ["RepeatedReader", "Tools"]
+__all__ = ["DecodeStore", "RepeatedReader", "Tools", "bytes_of"]
 
+Tools = tuple[Tool | ProviderTool, ...]
+T = TypeVar("T")
+
+_MOST_BYTES = 2 * 1024 * 1024
+_MOST_ENTRIES = 8192
+_MOST_FRAMES = 1024
+_LONGEST = 128 * 1024
+_HASHED = 1024
+_SAMPLE = 48
+_Place = bytes | tuple[int, bytes, bytes, bytes]
 _fields = msgspec.json.Decoder(Fields)
 _elements = msgspec.json.Decoder(list[msgspec.Raw])
 _value = msgspec.json.Decoder()
@@ -38,13 +52,103 @@ _FORMS = 3
 _NOTHING = msgspec.Raw(b"")
 
 
+#: The bytes from which the messages and frames that are remembered were read, by identity.
+_sizes: dict[int, int] = {}
+
+
+def bytes_of(read: object) -> int | None:
+    """Return how many bytes a message, or a request with these unknown fields, was read from.
+
+    None stands for what will be another object when it comes again.
+    """
+    return _sizes.get(id(read))
+
+
+class DecodeStore(Generic[T]):
+    """What was read, by the bytes it was read from: the JSON, the value, and whether they may hold sealed state."""
+
+    __slots__ = ("_known", "_read")
+
+    def __init__(self, read: Callable[[Any], T]) -> None:
+        self._read = read
+        self._known: Bounded[_Place, tuple[bytes, tuple[Any, T, bool]]] = Bounded(
+            _MOST_ENTRIES, _MOST_BYTES, self._forget
+        )
+
+    @property
+    def size(self) -> int:
+        """The bytes that are remembered."""
+        return self._known.size
+
+    def get(self, written: msgspec.Raw) -> tuple[Any, T, bool]:
+        """Return what these bytes are."""
+        key = bytes(written)
+        # Comparing is twenty times as fast as hashing: of long texts only samples are hashed, and all is compared.
+        size = len(key)
+        place: _Place = key
+        if size > _HASHED:
+            middle = size >> 1
+            place = (size, key[:_SAMPLE], key[middle : middle + _SAMPLE], key[-_SAMPLE:])
+        known = self._known.get(place)
+        if known is not None and known[0] == key:
+            return known[1]
+        json = _value.decode(key)
+        read = self._read(json)
+        value = (json, read, holds_seal(key))
+        if size <= _LONGEST:
+            self._known.keep(place, (key, value), size)
+            _sizes[id(read)] = size
+        return value
+
+    @staticmethod
+    def _forget(_: _Place, value: tuple[bytes, tuple[Any, T, bool]]) -> None:
+        _sizes.pop(id(value[1][1]), None)
+
+
+class _Frames:
+    """Requests without their messages, by what was written of them: settings, and the identity of the tools' JSON."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: Bounded[tuple[object, ...], tuple[JsonObject, Request]] = Bounded(
+            _MOST_FRAMES, _MOST_BYTES, self._forget
+        )
+
+    @property
+    def size(self) -> int:
+        """The bytes that are remembered."""
+        return self._known.size
+
+    def get(self, key: tuple[object, ...]) -> tuple[JsonObject, Request] | None:
+        """Return what was read of these bytes before: the JSON and the request."""
+        return self._known.get(key)
+
+    def keep(self, key: tuple[object, ...], json: JsonObject, frame: Request, tools: int) -> None:
+        """Remember a request; its tools, of so many bytes, live as long, so that their identity stays their own."""
+        size = tools + sum(len(written) for written in key if isinstance(written, bytes))
+        if size <= _LONGEST and frame.origin is not None:
+            self._known.keep(key, (json, frame), size)
+            _sizes[id(frame.origin.fields)] = size
+            if frame.system is not None:
+                _sizes[id(frame.system)] = size
+
+    @staticmethod
+    def _forget(_: tuple[object, ...], value: tuple[JsonObject, Request]) -> None:
+        frame = value[1]
+        if frame.origin is not None:
+            _sizes.pop(id(frame.origin.fields), None)
+        if frame.system is not None:
+            _sizes.pop(id(frame.system), None)
+
+
 class RepeatedReader:
     """Reads the requests of one wire, whose messages stand in the field `listed`.
 
     `read_frame` reads a request without its messages and tools, whether they stand in the JSON it is given or not.
     """
 
-    __slots__ = ("_listed", "_read_frame", "_read_message", "_read_messages", "_read_tools")
+    __slots__ = ("_frames", "_listed", "_read_frame", "_read_message", "_read_messages", "_read_tools", "_tools")
 
     def __init__(
         self,
@@ -59,11 +163,12 @@ class RepeatedReader:
         self._read_frame = read_frame
         self._read_messages = read_messages
         self._read_message = read_message
+        self._tools = DecodeStore(read_tools)
+        self._frames = _Frames()
 
     def decode(self, body: bytes, opened: Fields | None = None) -> Request:
         """Return a request, of which `opened` is the top level; raise `ShapeError`.
 
-        Nothing is remembered where nobody keeps what was read: then `opened` is no `Opened`.
         What cannot be read piece by piece is read as one, so that an error names its place in the whole.
         """
         listed = self._listed
@@ -74,16 +179,19 @@ class RepeatedReader:
             if not elements:
                 return self._whole(body)
             fields[listed] = _NOTHING
+            offer, offered = None, ()
+            if tools is not None:
+                fields["tools"] = _NOTHING
+                offer, offered, _ = self._tools.get(tools)
+            key = (*fields, *map(bytes, fields.values()), id(offer))
+            known = self._frames.get(key)
+            if known is None:
+                known = self._frame(fields, offer, offered)
+                self._frames.keep(key, *known, len(bytes(tools)) if tools is not None else 0)
+            value, frame = known
             if isinstance(opened, Opened):
-                value, frame, _ = self._kept_frame(opened, fields, tools)
                 last = self._conversation(body, opened, elements)
             else:
-                offer, offered = None, ()
-                if tools is not None:
-                    fields["tools"] = _NOTHING
-                    offer = _value.decode(tools)
-                    offered = self._read_tools(offer)
-                value, frame = self._frame(fields, offer, offered)
                 last = self._extended(None, elements)
         except (ShapeError, msgspec.DecodeError, ValueError, RecursionError):
             return self._whole(body)
@@ -92,27 +200,8 @@ class RepeatedReader:
         value = {**value, listed: values}
         return begin(_filled(frame, None if last.sealed else value, messages), last)
 
-    def _kept_frame(self, opened: Opened, fields: Fields, tools: msgspec.Raw | None) -> Frame:
-        """Read a request without its messages as `_frame` does, or find it."""
-        stores, conversations = opened.stores, opened.conversations
-        mark: object = None
-        if tools is not None:
-            fields["tools"] = _NOTHING
-            mark = id(tools) if len(tools) >= LEAST_KNOWN else bytes(tools)
-        whose = None if conversations is None else conversations.key
-        key = (self, whose, mark, *fields, *map(bytes, fields.values()))
-        known = stores.frames.get(key)
-        if known is None:
-            offer, offered = None, ()
-            if tools is not None:
-                offer, offered, _ = stores.tools(self, self._read_tools).get(tools)
-            known = stores.frames.keep(key, *self._frame(fields, offer, offered), tools)
-        return known
-
     def _conversation(self, body: bytes, opened: Opened, elements: list[msgspec.Raw]) -> Beginning | None:
         """Read the messages that are new in a conversation, and keep it."""
-        if opened.conversations is None:
-            return self._extended(None, elements)
         known = opened.known
         if known is not None:
             first, at, new = known.first, known.end, elements[1:]

@@ -11,12 +11,13 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationLog
-from mustcall.core.memo import Listed, Mapped, Remembered
+from mustcall.core.memo import Bounded, Remembered
 from mustcall.core.memory import weigh, weigh_structure
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
+from mustcall.wire.caching.decode_cache import bytes_of
 from mustcall.wire.caching.written_history import Pieces, splice
 from mustcall.wire.codec import Target
 from mustcall.wire.crossing.offer import stands_alone
@@ -26,6 +27,7 @@ __all__ = ["OfSettings", "WrittenSettings", "WrittenTools", "WrittenTurns", "too
 T = TypeVar("T")
 _Tools = tuple[Tool | ProviderTool, ...]
 
+_MOST_BYTES = 2 * 1024 * 1024
 #: The bytes that objects and arrays of a written message take without a closer look.
 _STRUCTURE = 4096
 #: The fields that hold messages.
@@ -55,7 +57,7 @@ def _encoded(tools: list[JsonObject]) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(tools))
 
 
-_bytes = Remembered(_encoded)
+_bytes = Remembered(_encoded, most=32)
 
 
 class WrittenTools:
@@ -66,7 +68,7 @@ class WrittenTools:
     def __init__(self, write: Callable[[_Tools, AdaptationLog], list[JsonObject]]) -> None:
         def written(tools: _Tools) -> tuple[list[JsonObject], tuple[Adaptation, ...]]:
             log = AdaptationLog()
-            return Listed(write(tools, log)), log.entries
+            return write(tools, log), log.entries
 
         self._known = Remembered(written)
 
@@ -88,25 +90,26 @@ class _Made(msgspec.Struct, Generic[T], frozen=True):
 class OfSettings(Generic[T]):
     """What was made of what requests say beside their conversation and their model, found by the identity of all of it.
 
-    It is kept in the unknown fields of a request that is the same object when it comes again (`request_stores.Frames`):
-    one variant of each, gone with it.
+    One variant of each caller's request is remembered, of those that are the same object when they come again.
     """
 
-    __slots__ = ()
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: Bounded[int, _Made[T]] = Bounded(64, _MOST_BYTES)
 
     def get(self, request: Request, origin: Origin, target: Target | None, make: Callable[[], T]) -> T:
         """Return what was made of these very settings for the same target, or make it."""
         said: list[object] = list(msgspec.structs.astuple(request))
-        fields = origin.fields
-        if not isinstance(fields, Mapped):
-            return make()
-        said[_MODEL], said[_MESSAGES], said[_ORIGIN] = origin.spelling, None, origin.wire
-        held: Any = fields.__dict__  # a plain dict that takes any key
-        known: _Made[T] | None = held.get(self)
+        said[_MODEL], said[_MESSAGES], said[_ORIGIN] = origin.spelling, origin.fields, origin.wire
+        place = id(origin.fields)
+        known = self._known.get(place)
         if known is not None and all(map(is_, said, known.said)) and known.target == target:
             return known.value
         value = make()
-        held[self] = _Made(said, target, value)
+        size = bytes_of(origin.fields)
+        if size is not None:
+            self._known.keep(place, _Made(said, target, value), size)
         return value
 
 

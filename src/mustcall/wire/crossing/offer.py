@@ -13,7 +13,7 @@ from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import CallKind, ToolCall, ToolReference, ToolResult
 from mustcall.core.request import Request
-from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice, ToolList
+from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
 from mustcall.wire.crossing.naming import flat_name
 
 __all__ = ["DROPPABLE_TOOLS", "ToolOffer", "custom_arguments", "custom_input", "offer_for", "stands_alone"]
@@ -114,7 +114,7 @@ def _cross(request: Request, wire: Wire, log: AdaptationLog) -> _Tools:
         kept.append(_reshape(tool, wire, log))
     if wire is not Wire.RESPONSES:  # which has namespaces of its own
         _refuse_doubles(kept)
-    return ToolList(kept)
+    return tuple(kept)
 
 
 def custom_arguments(text: str) -> str:
