@@ -17,6 +17,7 @@ from mustcall.testing.render import stream_reply
 from mustcall.wire.codec import ReplyStamp
 from mustcall.wire.registry import codec_for
 from support.flowing import Flowing
+from support.gated import events_of
 from support.sdk import Ask, Seen, ask
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"q": {"type": "string"}}}
@@ -148,6 +149,91 @@ def test_an_error_beside_the_choices_of_a_chunk(error: Any) -> None:
         assert flow.ended
         assert flow.error is not None
         assert failing not in out
+
+
+def responses_frames(events: list[dict[str, Any]]) -> list[bytes]:
+    """Events of Responses, numbered."""
+    numbered: list[dict[str, Any]] = [{**event, "sequence_number": number} for number, event in enumerate(events)]
+    return [b"event: %b\ndata: %b\n\n" % (one["type"].encode(), json.dumps(one).encode()) for one in numbered]
+
+
+def responses_events(turn: Turn) -> list[dict[str, Any]]:
+    """A healthy stream of Responses."""
+    frames = stream_reply(turn, Wire.RESPONSES, {"model": "test-model", "stream": True}, Written(1, "s"))
+    return [json.loads(frame.rpartition(b"data: ")[2]) for frame in frames]
+
+
+@pytest.mark.parametrize("first", [Say("Look."), Think("Hm.")])
+@pytest.mark.parametrize("part", [{"type": "x"}, {"type": "x", "text": ""}])
+def test_text_in_a_content_of_a_kind_to_come(first: Say | Think, part: dict[str, Any]) -> None:
+    """Rule 127: an item that means nothing yet is not forwarded, so it is announced once if it is written anew."""
+    events = responses_events(Turn(first, Say("Sunny.")))
+    for event in events:
+        if event["type"] == "response.content_part.added" and event["output_index"] == 1:
+            event["part"] = part
+    for pieces in (responses_frames(events), [b"".join(responses_frames(events))]):
+        out, raw = Flowing(Wire.RESPONSES).carry(pieces)
+        assert not raw
+        found = seen(Wire.RESPONSES, out)
+        assert found.text == ("Look.Sunny." if isinstance(first, Say) else "Sunny.")
+        announced = [one["output_index"] for one in events_of(out) if one["type"] == "response.output_item.added"]
+        assert announced == [0, 1]
+
+
+def test_a_content_of_a_kind_to_come_is_forwarded() -> None:
+    """Rule 112: what a later version adds passes, once its item is done."""
+    events = responses_events(Turn(Say("Look."), Say("Sunny.")))
+    later = {"type": "x", "y": 1}
+    kept: list[dict[str, Any]] = []
+    for event in events:
+        if event.get("output_index") == 1 and "text." in event["type"]:
+            continue
+        if event.get("output_index") == 1 and "part" in event:
+            event["part"] = later
+        elif event.get("output_index") == 1 and event["type"] == "response.output_item.done":
+            event["item"]["content"] = [later]
+        elif event["type"] == "response.completed":
+            event["response"]["output"][1]["content"] = [later]
+        kept.append(event)
+    frames = responses_frames(kept)
+    assert Flowing(Wire.RESPONSES).carry(frames) == (b"".join(frames), True)
+
+
+@pytest.mark.parametrize("began", [True, False])
+def test_an_item_of_the_provider_that_changes_its_type(began: bool) -> None:
+    """Rule 135: an item keeps the type under which it was forwarded; the SDKs refuse one that changes it."""
+    events = responses_events(Turn(Say("Look."), Call("f", {"q": "x"})) if began else Turn(Call("f", {"q": "x"})))
+    at = 1 if began else 0
+    search = {"id": "ws_1", "type": "web_search_call", "status": "completed"}
+    kept: list[dict[str, Any]] = []
+    for event in events:
+        if event.get("output_index") == at and "item" not in event:
+            continue
+        if event.get("output_index") == at:
+            event["item"] = search if event["type"].endswith("added") else {**search, "type": "x"}
+        elif event["type"] == "response.completed":
+            event["response"]["output"][at] = {**search, "type": "x"}
+        kept.append(event)
+    for pieces in (responses_frames(kept), [b"".join(responses_frames(kept))]):
+        out, raw = Flowing(Wire.RESPONSES).carry(pieces)
+        assert not raw
+        assert seen(Wire.RESPONSES, out).text == ("Look." if began else "")
+        told = events_of(out)
+        items = [one["item"] for one in told if one.get("output_index") == at and "item" in one]
+        assert [item["type"] for item in [*items, told[-1]["response"]["output"][at]]] == ["web_search_call"] * 3
+
+
+@pytest.mark.parametrize("began", [True, False])
+def test_a_call_that_changes_its_kind(began: bool) -> None:
+    """Rule 127: what a tool is given is JSON for a function and free text for a custom tool; neither is the other."""
+    events = responses_events(Turn(Say("Look."), Call("f", {"q": "x"})) if began else Turn(Call("f", {"q": "x"})))
+    done = next(one for one in reversed(events) if one["type"] == "response.output_item.done")
+    done["item"] = {**done["item"], "type": "custom_tool_call", "input": "x"}
+    flow = Flowing(Wire.RESPONSES).flow
+    for piece in responses_frames(events):
+        flow.feed(piece)
+    assert flow.error is not None
+    assert "custom_tool_call" in str(flow.error)
 
 
 def test_our_own_bytes_begin_on_a_new_line() -> None:

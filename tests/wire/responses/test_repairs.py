@@ -218,6 +218,9 @@ _ORDER: dict[str, list[Events]] = {
         [*_WHOLE[:-1], _DELTA],
         [_CREATED, _ADDED, _PART, _DELTA, {**_PART, "type": "response.content_part.done", "part": _SAID}, _DELTA],
         [_CREATED, _ADDED, {"type": "response.content_part.done", **_PLACE, "part": _SAID}],
+        [_CREATED, {**_ADDED, "item": _THOUGHT}, {**_PART, "item_id": "rs_1"}],
+        [_CREATED, {**_ADDED, "item": _THOUGHT}, {**_PART, "item_id": "rs_1", "part": _SAID}],
+        [_CREATED, _ADDED, {**_PART, "part": {"type": "x"}}, _DELTA],
         [
             _CREATED,
             _ADDED,
@@ -382,6 +385,15 @@ def test_an_item_between_deltas_takes_its_text() -> None:
     assert feed(other) == []
     assert feed({**_DELTA, "item_id": "msg_2", "output_index": 1})[-1] == PartTextDelta(1, "ok")
     assert feed(_DELTA) == [PartTextDelta(0, "ok")]
+
+
+def test_an_item_without_a_type_is_not_read_as_another() -> None:
+    """Rule 127: an item that is done and has no type cannot be read, also where one of its id was announced."""
+    decoder = ResponsesCodec().stream_decoder(_FROM)
+    added: dict[str, Any] = {**_ADDED, "item": {"id": "ws_1", "type": "web_search_call"}}
+    done: dict[str, Any] = {**_DONE, "item": {"id": "ws_1"}}
+    found = [decoder.feed(SseEvent(one["type"], json.dumps(one).encode())) for one in (_CREATED, added, done)]
+    assert isinstance(found[-1][-1], Failed)
 
 
 @pytest.mark.parametrize("name", _REPLIES)

@@ -20,6 +20,7 @@ from mustcall.wire.responses.shape import (
     ENDS,
     ITEM_EVENTS,
     PART_EVENTS,
+    SPOKEN,
     TEXTS,
     CallItem,
     ErrorEvent,
@@ -270,7 +271,7 @@ class ResponseOrder:
         if known is None:
             return "place"
         if known.kind != "message":
-            return ""
+            return "place" if part.type in SPOKEN else ""
         if value.type == "response.content_part.done":
             self.unsettled.add(known)
             place = value.content_index
@@ -280,7 +281,8 @@ class ResponseOrder:
             return "" if same else "changed"
         known.contents.append(part.type)
         known.open.append(part.type)
-        self.unsettled.discard(known)
+        if part.type in SPOKEN:  # one of another kind means nothing before its item is done
+            self.unsettled.discard(known)
         if value.content_index != len(known.contents) - 1:
             return "place"
         return "early" if speaks(part) else ""

@@ -22,6 +22,7 @@ __all__ = [
     "ENDS",
     "ITEM_EVENTS",
     "PART_EVENTS",
+    "SPOKEN",
     "TEXTS",
     "CallItem",
     "CustomCallItem",
@@ -372,6 +373,8 @@ TEXTS = {
 }
 
 
+#: Contents whose words come in deltas.
+SPOKEN = frozenset({where.content for where in TEXTS.values() if where.content})
 #: Events with the response, with an item or with a part of one: as they are announced, and at their end.
 ANNOUNCEMENTS = frozenset({"response.created", "response.in_progress", "response.queued"})
 ENDS = frozenset({"response.completed", "response.incomplete"})

@@ -350,7 +350,7 @@ class ResponsesStreamDecoder:
         if item.done:
             return
         item.done = True
-        parts = decode_output_item(fields, self._provenance, len(self._items))
+        parts = decode_output_item(_as_announced(item, fields), self._provenance, len(self._items))
         for place, part in enumerate(parts):
             slot = item.slots.get(place)
             if slot is None:
@@ -398,6 +398,16 @@ class ResponsesStreamDecoder:
         out.append(Finished(*decode_finish(response.status, None if details is None else details.reason)))
         out.append(Ended())
         self._over = True
+
+
+def _as_announced(item: Item, fields: JsonObject) -> JsonObject:
+    """Return an item under the type that it was announced with: clients refuse one that changes it."""
+    announced, kind = item.envelope.get("type"), fields.get("type")
+    if announced is None or announced == kind or not isinstance(kind, str):
+        return fields
+    if item.group == CALL:  # what a tool is given has another name, and another form
+        raise ShapeError(str(announced), kind, "type")
+    return {**fields, "type": announced}
 
 
 def _try_call(fields: JsonObject, provenance: Provenance) -> ToolCall | None:
