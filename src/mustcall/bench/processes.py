@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -59,9 +60,16 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
 
 
+#: Below what any system gives to sockets that ask for no port of their own.
+_PORTS = range(20_000, 32_000)
+
+
 def _free_port() -> int:
-    with socket.create_server((_LOOPBACK, 0)) as probe:
-        return int(probe.getsockname()[1])
+    """Return a port that nobody listens on; none that the system may give to another program before it is used."""
+    for port in random.sample(_PORTS, 100):
+        with contextlib.suppress(OSError), socket.create_server((_LOOPBACK, port)):
+            return port
+    raise WrongAnswer(f"no port from {_PORTS.start} to {_PORTS.stop - 1} is free")
 
 
 #: A call of a megabyte in deltas of four characters is 90 MB on its wire, which is more than a model ever writes. What
@@ -227,6 +235,8 @@ class Fleet:
             if process.poll() is not None or time.perf_counter() - began > _START_SECONDS:
                 raise WrongAnswer(f"{name} did not start: {self._log(name)}")
             time.sleep(0.01)
+        if process.poll() is not None:  # another program answers there
+            raise WrongAnswer(f"{name} did not start: {self._log(name)}")
 
     def _log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")[-1500:]
