@@ -1,7 +1,6 @@
 """A skimmed reply is what the codec reads, without the form it came in."""
 
 import json
-from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
@@ -16,6 +15,7 @@ from mustcall.core.reply import Reply
 from mustcall.core.request import Request
 from mustcall.wire.codec import Provenance, ReplyStamp
 from mustcall.wire.registry import codec_for
+from support.bending import places
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 values = st.recursive(
@@ -201,26 +201,10 @@ def test_what_is_no_reply(wire: Wire, body: bytes) -> None:
     assert codec_for(wire).read_regular(body, Provenance(token="t")) is None
 
 
-def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    if path:
-        yield path
-    match value:
-        case dict():
-            items: list[tuple[Any, Any]] = list(cast("dict[str, Any]", value).items())
-        case list():
-            items = list(enumerate(cast("list[Any]", value)))
-        case _:
-            items = []
-    for key, inner in items:
-        yield from _paths(inner, (*path, key))
-
-
 def _bend(value: Any, data: st.DataObject) -> None:
     """Put another value anywhere, or leave a key out."""
-    *path, last = data.draw(st.sampled_from(list(_paths(value))))
-    for key in path:
-        value = value[key]
+    holder, key = data.draw(st.sampled_from(list(places(value))))
     if data.draw(st.booleans()):
-        value[last] = data.draw(values)
+        holder[key] = data.draw(values)
     else:
-        del value[last]
+        del holder[key]

@@ -231,12 +231,13 @@ class Fleet:
 
     def _until(self, ready: Callable[[], bool], process: subprocess.Popen[bytes], name: str, began: float) -> None:
         """Wait for a server; raise `WrongAnswer` with the end of its log if it does not come."""
-        while not ready():
-            if process.poll() is not None or time.perf_counter() - began > _START_SECONDS:
+        answered = False
+        while not answered:
+            answered = ready()
+            late = not answered and time.perf_counter() - began > _START_SECONDS
+            if late or process.poll() is not None:  # another program may answer there
                 raise WrongAnswer(f"{name} did not start: {self._log(name)}")
             time.sleep(0.01)
-        if process.poll() is not None:  # another program answers there
-            raise WrongAnswer(f"{name} did not start: {self._log(name)}")
 
     def _log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")[-1500:]

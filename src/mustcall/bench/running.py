@@ -40,7 +40,7 @@ class BenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     settings: Variant = Variant()
     before: Path | None = None
     #: How often everything is started anew, the rounds measured each time. Two processes of one checkout differ by up
-    #: to a tenth (where their objects lie in memory, and which hashes they got), which no number of rounds evens out.
+    #: to a quarter (where their objects lie in memory, and which hashes they got), which no number of rounds evens out.
     processes: int = 1
     peers: tuple[Peer, ...] = ()
     upstream_port: int | None = None
@@ -85,7 +85,7 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 
 def run_bench(options: BenchOptions, own_version: str, tell: Tell) -> BenchResults:
-    """Measure; raise `Broken` if a contender that we start answers wrongly, `ConfigError` if there is no peer.
+    """Measure; raise `WrongAnswer` if a contender that we start answers wrongly, `ConfigError` if there is no peer.
 
     What is measured once, and the memory at the end, is that of the first processes.
     """

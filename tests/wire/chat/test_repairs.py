@@ -1,8 +1,7 @@
 """Rules 112, 127: a chat reply that needs a repair is read, and not forwarded; one that needs none means the same."""
 
 import json
-from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,6 +20,7 @@ from mustcall.wire.chat.repairs import REPAIRS, ChunkOrder
 from mustcall.wire.chat.shape import is_regular, read_chunk
 from mustcall.wire.codec import Provenance
 from mustcall.wire.sse import SseDecoder, SseEvent
+from support.bending import places
 
 _FROM = Provenance(issuer="u", token="t")
 _TURNS = [
@@ -58,30 +58,16 @@ def _chunks(turn: Turn) -> list[Any]:
     return [json.loads(one) for one in data]
 
 
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every container with each of its keys."""
-    match value:
-        case dict():
-            items: list[tuple[Any, Any]] = list(cast("dict[str, Any]", value).items())
-        case list():
-            items = list(enumerate(cast("list[Any]", value)))
-        case _:
-            items = []
-    for key, inner in items:
-        yield value, key
-        yield from _places(inner)
-
-
 def _bend(chunks: list[Any], data: st.DataObject) -> None:
     """Put another value anywhere, leave a key out, or add one."""
-    holder, key = data.draw(st.sampled_from([place for chunk in chunks for place in _places(chunk)]))
+    holder, key = data.draw(st.sampled_from([place for chunk in chunks for place in places(chunk)]))
     match data.draw(st.sampled_from(["put", "leave out", "add"])):
         case "put":
             holder[key] = data.draw(_values)
         case "leave out":
             del holder[key]
         case _:
-            objects: list[Any] = [one for chunk in chunks for one, _ in _places(chunk) if isinstance(one, dict)]
+            objects: list[Any] = [one for chunk in chunks for one, _ in places(chunk) if isinstance(one, dict)]
             data.draw(st.sampled_from(objects))[data.draw(st.sampled_from(_KEYS))] = data.draw(_values)
 
 

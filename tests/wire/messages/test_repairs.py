@@ -1,7 +1,6 @@
 """Rules 112, 127: a Messages reply that needs a repair is read, and not forwarded; one without means the same."""
 
 import json
-from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
@@ -20,6 +19,7 @@ from mustcall.wire.messages import MessagesCodec
 from mustcall.wire.messages.repairs import REPAIRS, MessageOrder
 from mustcall.wire.messages.shape import is_regular, read_event
 from mustcall.wire.sse import SseDecoder, SseEvent
+from support.bending import places
 
 Json = dict[str, Any]
 
@@ -55,33 +55,19 @@ def _stream(turn: Turn) -> list[tuple[str, Any]]:
     return found
 
 
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every container with each of its keys."""
-    match value:
-        case dict():
-            items: list[tuple[Any, Any]] = list(cast("Json", value).items())
-        case list():
-            items = list(enumerate(cast("list[Any]", value)))
-        case _:
-            items = []
-    for key, inner in items:
-        yield value, key
-        yield from _places(inner)
-
-
 def _bend(values: list[Any], data: st.DataObject) -> None:
     """Put another value anywhere, leave a key out, or add one."""
-    places = [place for value in values for place in _places(value)]
-    if not places:
+    found = [place for value in values for place in places(value)]
+    if not found:
         return
-    holder, key = data.draw(st.sampled_from(places))
+    holder, key = data.draw(st.sampled_from(found))
     match data.draw(st.sampled_from(["put", "leave out", "add"])):
         case "put":
             holder[key] = data.draw(_values)
         case "leave out":
             del holder[key]
         case _:
-            objects: list[Any] = [one for one, _ in places if isinstance(one, dict)]
+            objects: list[Any] = [one for one, _ in found if isinstance(one, dict)]
             data.draw(st.sampled_from(objects))[data.draw(st.sampled_from(_KEYS))] = data.draw(_values)
 
 

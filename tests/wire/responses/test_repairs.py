@@ -2,9 +2,9 @@
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +22,7 @@ from mustcall.wire.responses import ResponsesCodec
 from mustcall.wire.responses.repairs import REPAIRS, ResponseOrder
 from mustcall.wire.responses.shape import is_regular, read_event
 from mustcall.wire.sse import SseDecoder, SseEvent
+from support.bending import places
 
 Events = list[dict[str, Any]]
 _FROM = Provenance(issuer="u", token="t")
@@ -49,33 +50,19 @@ def _events(turn: Turn) -> Events:
     return [json.loads(frame.rpartition(b"data: ")[2]) for frame in frames]
 
 
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every container with each of its keys."""
-    match value:
-        case dict():
-            items: list[tuple[Any, Any]] = list(cast("dict[str, Any]", value).items())
-        case list():
-            items = list(enumerate(cast("list[Any]", value)))
-        case _:
-            items = []
-    for key, inner in items:
-        yield value, key
-        yield from _places(inner)
-
-
 def _bend(events: Events, data: st.DataObject) -> None:
     """Put another value anywhere, leave a key or an event out, add a key, or send an event somewhere else."""
     at = data.draw(st.integers(0, len(events) - 1))
-    places = list(_places(events[at]))
+    found = list(places(events[at]))
     match data.draw(st.sampled_from(["put", "leave out", "add", "drop", "move"])):
-        case "put" if places:
-            holder, key = data.draw(st.sampled_from(places))
+        case "put" if found:
+            holder, key = data.draw(st.sampled_from(found))
             holder[key] = data.draw(_values)
-        case "leave out" if places:
-            holder, key = data.draw(st.sampled_from(places))
+        case "leave out" if found:
+            holder, key = data.draw(st.sampled_from(found))
             del holder[key]
         case "add":
-            objects: list[Any] = [events[at], *(holder for holder, _ in places if isinstance(holder, dict))]
+            objects: list[Any] = [events[at], *(holder for holder, _ in found if isinstance(holder, dict))]
             data.draw(st.sampled_from(objects))[data.draw(st.sampled_from(_KEYS))] = data.draw(_values)
         case "drop" if len(events) > 1:
             del events[at]

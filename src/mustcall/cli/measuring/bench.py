@@ -42,7 +42,7 @@ _LEDGER = "ledger-{wire}.db"
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="How often everybody is started anew for these rounds: two processes of one version differ by up to 10 %.",
+    help="How often everybody is started anew for these rounds: two processes of one version differ by up to 25 %.",
 )
 @click.option("--share", type=click.FloatRange(0.001, 10), help="Requests of a run, as a share of the usual number.")
 @click.option(

@@ -27,7 +27,7 @@ from mustcall.policy.history.leftover_markup import is_unmarked, strip_markup
 from mustcall.policy.history.pairing import pair_results
 from mustcall.policy.history.reasoning_state import bound_until, fit_reasoning, keeps_reasoning, without_reasoning
 
-__all__ = ["drop_reasoning", "mend_history", "offer_stubs", "remove_trailing_assistant"]
+__all__ = ["drop_reasoning", "mend_history", "needs_tools", "offer_stubs", "remove_trailing_assistant"]
 
 
 _WORDING = Wording()
@@ -62,9 +62,13 @@ def mend_history(
 
 def offer_stubs(request: Request, profile: Profile, log: AdaptationLog) -> Request:
     """Return a request that has lost its tools with stubs for those its history calls, where it may not have none."""
-    needs = profile.history_needs_tools or (request.origin is not None and request.origin.wire is Wire.MESSAGES)
-    stubs = _stubs(request.messages) if needs and not request.tools else ()
+    stubs = _stubs(request.messages) if needs_tools(request, profile) and not request.tools else ()
     return request.evolve(**_offering(stubs, log)) if stubs else request
+
+
+def needs_tools(request: Request, profile: Profile) -> bool:
+    """Tell whether a history with calls may not be sent without tools (rule 104): Messages says so of itself."""
+    return profile.history_needs_tools or (request.origin is not None and request.origin.wire is Wire.MESSAGES)
 
 
 def _offering(stubs: tuple[Tool, ...], log: AdaptationLog) -> dict[str, Any]:

@@ -15,12 +15,13 @@ import msgspec
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.message import Message, Role
-from mustcall.core.origin import JsonObject, Wire
+from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Text, ToolCall, ToolResult
 from mustcall.core.request import OutputFormat, OutputKind, Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol
 from mustcall.policy.facts.wording import Wording, fill
+from mustcall.policy.history.mended import needs_tools
 from mustcall.policy.request.json_call import answer_problems, read_calls
 from mustcall.policy.request.plan import Plan
 from mustcall.policy.schema.arguments import check_arguments
@@ -86,9 +87,8 @@ def can_go_alone(request: Request, profile: Profile, *, tries: bool = False) -> 
     unknown = tries and schema and profile.schema_output is None
     if not (profile.schema_output or unknown) or profile.prefix_bound:
         return False
-    needs = profile.history_needs_tools or (request.origin is not None and request.origin.wire is Wire.MESSAGES)
     called = any(isinstance(part, ToolCall | ToolResult) for message in request.messages for part in message.parts)
-    return not (needs and called)
+    return not (called and needs_tools(request, profile))
 
 
 def written_answer(request: Request, profile: Profile, wording: Wording) -> Tool:
