@@ -116,6 +116,18 @@ def test_another_checkout() -> None:
         assert verdict(run, "chat -> chat, call")[0] is met
 
 
+def test_another_checkout_is_compared_on_the_same_wires() -> None:
+    """What the other checkout takes across wires is no measure of what passes on one, and the other way round."""
+    across = msgspec.structs.replace(measured("before messages -> chat", "before", 2.0), caller="messages")
+    ours = msgspec.structs.replace(measured("messages -> chat", "translating", 3.0), caller="messages")
+    same, old = measured("chat -> chat", "same-wire", 0.9), measured("before chat", "before", 1.0)
+    for others in ((across, old), (old, across)):
+        run = run_of(*others, same, ours)
+        assert verdict(run, "chat -> chat, call")[1].startswith("chat -> chat, call at 32: 0.90x")
+        assert verdict(run, "messages -> chat, call")[1].startswith("messages -> chat, call at 32: 1.50x")
+    assert [row.times_before for row in rows_of(run_of(old, ours))] == [None, None]
+
+
 def test_sections_have_their_goals() -> None:
     """Long arguments by their median, starts by the clock, memory per stream and by its growth."""
     run = whole_run()

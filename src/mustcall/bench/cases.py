@@ -49,8 +49,10 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """The name in the table."""
         match self.kind:
-            case "direct" | "floor" | "before":
+            case "direct" | "floor":
                 return f"{self.kind} {self.upstream}"
+            case "before":
+                return f"before {self.upstream if self.caller == self.upstream else f'{self.caller} -> {self.upstream}'}"
             case "peer":
                 return self.label
             case "same-wire" | "translating" | "variant":

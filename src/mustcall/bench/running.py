@@ -147,7 +147,9 @@ def _with_sections(
     rounds = min(3, options.plan.rounds)
     arguments = measure_arguments(gateway, floor, options.arguments, rounds)
     flowing: list[tuple[Kind, Server]] = [
-        (one.kind, one.server) for one in group if one.kind in ("floor", "before", "same-wire")
+        (one.kind, one.server)
+        for one in group
+        if one.kind in ("floor", "before", "same-wire") and one.caller == one.upstream
     ]
     flows = measure_flows(upstream, flowing, options.flow, rounds) if options.flow else ()
     return msgspec.structs.replace(run, servers=servers, arguments=arguments, flows=flows)
@@ -170,7 +172,8 @@ def _groups(
                 options.settings if serve_knows(_LEDGER_FLAG, source) else Variant(settings=options.settings.settings)
             )
             earlier = fleet.start_gateway(upstream, wire, kept, source)
-            group.append(Contender(kind="before", caller=wire, upstream=wire, server=earlier))
+            # Asked on every wire that the gateway is asked on: a process that also translates runs its own wire slower.
+            group += [Contender(kind="before", caller=one, upstream=wire, server=earlier) for one in callers]
         for caller in callers:
             kind = "same-wire" if caller == wire else "translating"
             group.append(Contender(kind=kind, caller=caller, upstream=wire, server=gateway))

@@ -89,7 +89,8 @@ def rows_of(run: BenchResults) -> list[FigureRow]:
 
 def _row(run: BenchResults, one: Measured) -> FigureRow:
     group = {other.kind: other for other in reversed(run.group(one))}
-    floor, direct, before = group.get("floor"), group.get("direct"), group.get("before")
+    floor, direct = group.get("floor"), group.get("direct")
+    before = next((other for other in run.group(one) if (other.kind, other.caller) == ("before", one.caller)), None)
     events = next((load.events for load in run.workloads if load.name == one.workload), 0)
     compared = floor is not None and one.kind not in ("direct", "floor")
     cpu = one.middle(_cpu)
@@ -101,7 +102,7 @@ def _row(run: BenchResults, one: Measured) -> FigureRow:
         event_us=cpu * 1000 / events if events else None,
         of_floor=one.ratio(floor, _rate) if compared and floor else None,
         times_floor=one.ratio(floor, _cpu) if compared and floor else None,
-        times_before=one.ratio(before, _cpu) if before and one.kind == "same-wire" else None,
+        times_before=one.ratio(before, _cpu) if before and one.kind in GOALS else None,
         added_p50_ms=one.middle(_p50) - direct.middle(_p50) if direct and one is not direct else None,
         added_p99_ms=one.middle(_p99) - direct.middle(_p99) if direct and one is not direct else None,
         reads=one.middle(lambda sample: sample.reads),
@@ -189,7 +190,8 @@ def _storms(run: BenchResults) -> Iterator[GoalVerdict]:
         others = [
             f"{other.kind} {other.middle(_p99):.0f}"
             for other in run.group(one)
-            if other.kind in ("direct", "floor", "before") and other.samples
+            if (other.kind in ("direct", "floor") or (other.kind, other.caller) == ("before", one.caller))
+            and other.samples
         ]
         p99 = one.middle(_p99)
         yield GoalVerdict(
