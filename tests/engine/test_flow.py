@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
+from mustcall.core.reply import Reply
 from mustcall.core.tools import Tool
+from mustcall.engine.replies import stream_relay
 from mustcall.policy.scanning.reply_scanner import ScanTargets
-from mustcall.testing import Say, Think, Turn
+from mustcall.testing import Call, Say, Think, Turn
 from mustcall.testing.render import Stamp as Written
 from mustcall.testing.render import stream_reply
-from mustcall.wire.delta_template import DeltaTemplate
-from support.exchanging import assembled
+from mustcall.wire.delta_template import DeltaTemplate, TextRun
+from support.exchanging import CROSSINGS, assembled
 from support.flowing import Flowing
 
 BODY: dict[str, Any] = {"model": "m", "messages": [], "input": [], "stream": True}
@@ -48,11 +50,12 @@ def text_of(wire: Wire, stream: bytes) -> str:
 
 @pytest.mark.parametrize("wire", [Wire.CHAT, Wire.RESPONSES])  # Messages counts from the start
 @pytest.mark.parametrize("size", [1, 5, 1000])
-def test_deltas_that_come_together_are_counted_one_by_one(wire: Wire, size: int) -> None:
+@pytest.mark.parametrize("to", Wire)
+def test_deltas_that_come_together_are_counted_one_by_one(wire: Wire, to: Wire, size: int) -> None:
     """Rule 114: a reply that is settled early has no count of the server's; one delta stands for a token."""
     turn = Turn(Think("one two three four five six"), Say("word " * 40))
     frames = stream_reply(turn, wire, BODY, Written(1, "s"))[:-3]
-    flow = Flowing(wire, held=True).flow
+    flow = Flowing(wire, held=True, to=to).flow
     for start in range(0, len(frames), size):
         flow.feed(b"".join(frames[start : start + size]))
     flow.settle(7)
@@ -80,6 +83,42 @@ def test_the_text_arrives_once(wire: Wire, said: str, noise: list[bytes], cuts: 
         assert stream.startswith(sent)
 
 
+turns = st.lists(
+    st.one_of(
+        sentences.map(lambda said: Say(said or "x")),
+        sentences.map(lambda thought: Think(thought or "x")),
+        sentences.map(lambda city: Call("get_weather", {"city": city})),
+    ),
+    min_size=1,
+    max_size=4,
+).map(lambda said: Turn(*said))
+
+
+@pytest.mark.parametrize(("wire", "to"), CROSSINGS)
+@pytest.mark.parametrize("held", [False, True])
+@given(turn=turns, noise=st.lists(st.sampled_from(NOISE), max_size=30), cuts=st.lists(st.integers(0, 9000)))
+def test_a_stencil_changes_nothing_that_is_translated(
+    wire: Wire, to: Wire, *, held: bool, turn: Turn, noise: list[bytes], cuts: list[int]
+) -> None:
+    """Rule 135: text that is read by its stencil means what it means when every event is parsed, on any other wire."""
+    frames = stream_reply(turn, wire, BODY, Written(1, "s"))
+    stream = b"".join(
+        frame + between for frame, between in itertools.zip_longest(frames, noise[: len(frames)], fillvalue=b"")
+    )
+    places = sorted({0, len(stream), *(place for place in cuts if place < len(stream))})
+    pieces = [stream[one:other] for one, other in itertools.pairwise(places)]
+
+    def translated() -> Reply:
+        sent, raw = Flowing(wire, ScanTargets(tools=TOOLS), held=held, to=to).carry(pieces)
+        assert not raw
+        return assembled(to, sent)
+
+    quick = translated()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(stream_relay, "_STENCILS", 0)
+        assert translated() == quick
+
+
 @pytest.mark.parametrize("wire", Wire)
 def test_a_run_of_deltas_is_read_once(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each delta is read once, also those before the end of a stream, whichever pieces they come in."""
@@ -88,15 +127,17 @@ def test_a_run_of_deltas_is_read_once(wire: Wire, monkeypatch: pytest.MonkeyPatc
     read: list[int] = []
     whole = DeltaTemplate.run
 
-    def run(self: DeltaTemplate, block: bytes, start: int) -> tuple[str, int] | None:
+    def run(self: DeltaTemplate, block: bytes, start: int) -> TextRun | None:
         found = whole(self, block, start)
-        read.append(0 if found is None else found[1] - start)
+        read.append(0 if found is None else found.deltas)
         return found
 
     monkeypatch.setattr(DeltaTemplate, "run", run)
-    carried(wire, [b"".join(frames[:half]), b"".join(frames[half:])])
-    assert 0 < sum(read) <= sum(map(len, frames))
-    assert sum(map(bool, read)) == 2  # one for each piece
+    for to in Wire:
+        read.clear()
+        Flowing(wire, ScanTargets(tools=TOOLS), to=to).carry([b"".join(frames[:half]), b"".join(frames[half:])])
+        assert 20 * 8 - 4 <= sum(read) <= 20 * 8  # a delta for each word; the first show what they look like
+        assert sum(map(bool, read)) == 2  # one for each piece
 
 
 @pytest.mark.parametrize("wire", Wire)

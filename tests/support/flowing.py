@@ -1,4 +1,4 @@
-"""One attempt's stream between two sides of one wire, outside of any turn."""
+"""One attempt's stream between two sides, of one wire or of two, outside of any turn."""
 
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.origin import Wire
@@ -15,15 +15,18 @@ __all__ = ["Flowing"]
 
 
 class Flowing:
-    """A flow and the caller's end of it."""
+    """A flow and the caller's end of it, which has the upstream's wire unless another is given."""
 
-    def __init__(self, wire: Wire, lookout: ScanTargets | None = None, *, held: bool = False) -> None:
-        codec, self._log = codec_for(wire), AdaptationLog()
+    def __init__(
+        self, wire: Wire, lookout: ScanTargets | None = None, *, held: bool = False, to: Wire | None = None
+    ) -> None:
+        codec, self._log = codec_for(to or wire), AdaptationLog()
+        shared = codec is codec_for(wire)
         request = Request(model="test-model", messages=())
         self.delivery = Delivery(codec, request, ReplyStamp(token="t", created=5), self._log)
-        decoder = codec.stream_decoder(Provenance(issuer="u", token="t"))
+        decoder = codec_for(wire).stream_decoder(Provenance(issuer="u", token="t"))
         scanner, gate = ReplyScanner(lookout, "t"), Gate(closed=held)
-        self.flow = StreamRelay(decoder, True, scanner, gate, self.delivery, raw=not held)
+        self.flow = StreamRelay(decoder, shared, scanner, gate, self.delivery, raw=shared and not held)
 
     def carry(self, pieces: list[bytes]) -> tuple[bytes, bool]:
         """Return what goes out if the reply is accepted as it is, and whether that is the upstream's own bytes."""

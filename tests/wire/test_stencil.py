@@ -9,7 +9,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from mustcall.wire import delta_template
-from mustcall.wire.delta_template import DeltaTemplate
+from mustcall.wire.delta_template import DeltaTemplate, TextRun
 
 Shape = Callable[[str, int], bytes]
 
@@ -83,9 +83,7 @@ def test_a_run_is_what_its_deltas_say(shape: Shape, texts: list[str], before: bo
     run = b"".join(shape(text, number) for number, text in enumerate(texts))
     found = stencil.run(head + run + tail, len(head))
     if found is not None:
-        said, end = found
-        assert said == "".join(texts)
-        assert end == len(head) + len(run)
+        assert found == TextRun("".join(texts), len(head) + len(run), len(texts))
     else:
         assume(any(not text.isascii() for text in texts))
         pytest.fail("a run of regular deltas was not read")
@@ -125,11 +123,12 @@ def test_what_differs_is_never_read_as_the_same(shape: Shape, data: st.DataObjec
     found = stencil.run(bent, 0)
     if found is None:
         return
-    said, end = found
+    said, end, deltas = found
     events = [event + b"\n\n" for event in bent[:end].split(b"\n\n")[:-1]]
     assert b"".join(events) == bent[:end]
     assert [read(event) is not None for event in events] == [True] * len(events)
     assert "".join(read(event) or "" for event in events) == said
+    assert deltas == len(events)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +156,7 @@ def test_holes_hold_what_belongs_there(first: bytes, second: bytes | None) -> No
     stencil = DeltaTemplate.of(numbered("sample", 2), "sample", read)
     assert stencil is not None
     sample = numbered("sample", 2)
-    assert stencil.run(sample, 0) == ("sample", len(sample))
+    assert stencil.run(sample, 0) == TextRun("sample", len(sample), 1)
     bent = sample.replace(b'"sequence_number":2', b'"sequence_number":' + first)
     if second is not None:
         bent = bent.replace(b'"obfuscation":"xx"', b'"obfuscation":"%b"' % second)

@@ -52,7 +52,9 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
             case "direct" | "floor":
                 return f"{self.kind} {self.upstream}"
             case "before":
-                return f"before {self.upstream if self.caller == self.upstream else f'{self.caller} -> {self.upstream}'}"
+                return (
+                    f"before {self.upstream if self.caller == self.upstream else f'{self.caller} -> {self.upstream}'}"
+                )
             case "peer":
                 return self.label
             case "same-wire" | "translating" | "variant":

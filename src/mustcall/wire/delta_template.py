@@ -12,10 +12,11 @@ decoding each event.
 import re
 from collections.abc import Callable, Sequence
 from itertools import repeat
+from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["DeltaTemplate"]
+__all__ = ["DeltaTemplate", "TextRun"]
 
 _BORDER = b"\n\n"
 _PROBE = "a b-c"
@@ -28,6 +29,14 @@ _NUMBERS = re.compile(rb"(?:(?:0|[1-9][0-9]*)\0)*")
 _QUOTE, _BACKSLASH = b'"\\'
 _ZERO = b"0"[0]
 _string = msgspec.json.Decoder(str)
+
+
+class TextRun(NamedTuple):
+    """What text deltas that follow each other say together, where their bytes end, and how many they are."""
+
+    text: str
+    end: int
+    deltas: int
 
 
 class DeltaTemplate:
@@ -77,15 +86,15 @@ class DeltaTemplate:
         sample = (head, b"" if before is None else b"0" + before, _PROBE.encode(), after + b"x" if after else b"", tail)
         return cls(head, before, after, tail) if read(b"".join(sample)) == _PROBE else None
 
-    def run(self, block: bytes, start: int) -> tuple[str, int] | None:
-        """Return the text of all deltas that follow each other from `start` on, and where they end; None for none."""
+    def run(self, block: bytes, start: int) -> TextRun | None:
+        """Return all deltas that follow each other from `start` on; None for none."""
         head, end = self._head, self._end
         if not block.startswith(head, start):
             return None
         if not start and 0 <= len(block) - self._fixed < _SHORT and block.endswith(self._tail):
             only = self._only(block)
             if only is not None:
-                return only, len(block)
+                return TextRun(only, len(block), 1)
         start += len(head)
         parts = block[start:].split(self._anchor)
         # All but the last delta of a run are followed by the head of the next one; the last is made to look like them.
@@ -102,7 +111,10 @@ class DeltaTemplate:
         if not parts:
             return None
         text = _joined(inner, holes) if self._plain else self._filled(inner)
-        return None if text is None else (text, start + size + _ANCHOR * (len(parts) - 1) - len(self._lead))
+        if text is None:
+            return None
+        count = len(parts)
+        return TextRun(text, start + size + _ANCHOR * (count - 1) - len(self._lead), count)
 
     def _only(self, block: bytes) -> str | None:
         """Return the text of a block that is one delta without escapes; None where that cannot be told so easily."""

@@ -15,7 +15,7 @@ from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.core.parts import ToolCall
 from mustcall.core.reply import Reply, Usage
 from mustcall.core.streams.assembler import Assembler
-from mustcall.core.streams.events import Ended, Event, Failed, PartReasoningDelta, PartStarted, PartTextDelta
+from mustcall.core.streams.events import Ended, Event, Failed, PartReasoningDelta, PartStarted, PartTextDelta, Started
 from mustcall.engine.off_loop import LARGE
 from mustcall.engine.replies.kept_errors import without_frames
 from mustcall.engine.replies.outlets import Outlet, P
@@ -23,7 +23,7 @@ from mustcall.policy.failures.rejection import without_generation
 from mustcall.policy.reply.gate import Gate
 from mustcall.policy.scanning.reply_scanner import ReplyScanner, ScanFindings
 from mustcall.wire.codec import StreamDecoder
-from mustcall.wire.delta_template import DeltaTemplate
+from mustcall.wire.delta_template import DeltaTemplate, TextRun
 from mustcall.wire.reading import is_utf8
 from mustcall.wire.sse import Silence, SseDecoder, SseEvent
 
@@ -36,6 +36,8 @@ _GROUPS = 8
 _STENCILS = 16
 #: What the model says, as far as its tokens can be counted by it.
 _SAID = frozenset({PartTextDelta, PartReasoningDelta})
+#: What a text delta comes behind.
+_TEXT = frozenset({PartTextDelta, PartStarted, Started})
 
 
 class StreamRelay(Generic[P]):
@@ -71,6 +73,8 @@ class StreamRelay(Generic[P]):
         self._stencil: DeltaTemplate | None = None
         self._part = -1
         self._patience = _STENCILS
+        #: Whether the last that was decoded is text, or nothing was yet: what follows may be a text delta.
+        self._in_text = True
         self.lens = lens
         self._settles = lens.settles
         #: What came without saying anything.
@@ -110,38 +114,38 @@ class StreamRelay(Generic[P]):
     def feed(self, piece: bytes) -> P:
         """Take the next bytes and return what may go out; raise `UpstreamGarbage` for what cannot be read."""
         stencil, run = self._stencil, None
-        if stencil is not None and self._flows and not self._sse.holds:
+        if stencil is not None and self._fits and not self._sse.holds:
             # Most pieces of most replies: deltas like the one before, and nothing else.
             run = stencil.run(piece, 0)
-            if run is not None and run[1] == len(piece):
-                return self._feed_text(piece, self._part, run[0])
+            if run is not None and run.end == len(piece):
+                return self._feed_text(piece, run)
         block = self._sse.frame(piece)
         if not block:
             return self._nothing
         try:
-            if self.raw and not self._gate.stopped and b"\r" not in block:
-                return self._feed_flowing(block, run)
+            if not (self.raw and self._gate.stopped) and b"\r" not in block:
+                return self._feed_runs(block, run)
             self._stencil = None  # the part it was made for may end here
             return self._feed(block, self._sse.read(block))
         except RecursionError:
             raise UpstreamGarbage("the upstream's stream is nested too deeply") from None
 
-    def _feed_flowing(self, block: bytes, run: tuple[str, int] | None = None) -> P:
-        """Take the events of one piece where text goes out as it comes: deltas in runs, a few others at a time.
+    def _feed_runs(self, block: bytes, run: TextRun | None = None) -> P:
+        """Take the events of one piece: text deltas in runs, a few others at a time where text may come behind them.
 
         `run` is the one that the block begins with, where that is known.
         """
         out: list[P] = []
         start, size, groups = 0, len(block), _GROUPS
         while start < size:
-            if run is None and self._stencil is not None and self._flows:
+            if run is None and self._stencil is not None and self._fits:
                 run = self._stencil.run(block, start)
             if run is not None:
-                text, end = run
-                out.append(self._feed_text(block[start:end], self._part, text))
+                end = run.end
+                out.append(self._feed_text(block[start:end], run))
                 groups, run = 0, None  # what follows a run in the same piece is mostly the end
             else:
-                end = _behind(block, start, _GROUP) if groups and not self._gate.stopped else size
+                end = _behind(block, start, _GROUP) if groups and self._may_tell else size
                 groups -= 1
                 try:
                     out.append(self._feed_group(block if end - start == size else block[start:end]))
@@ -155,15 +159,22 @@ class StreamRelay(Generic[P]):
         return out[0] if len(out) == 1 else self._outlet.joined(out)
 
     @property
-    def _flows(self) -> bool:
-        """Whether text goes out as it comes, with nothing waiting before it."""
-        return self.raw and self._gate.begun and not self._gate.stopped and not self._held
+    def _fits(self) -> bool:
+        """Whether text can be read by its stencil: bytes that are to be passed on must not have to wait."""
+        return not self.raw or (self._gate.begun and not self._gate.stopped and not self._held)
+
+    @property
+    def _may_tell(self) -> bool:
+        """Whether the next events may show what the text deltas look like."""
+        if self.raw:
+            return not self._gate.stopped
+        return self._in_text and self._patience > 0
 
     def _feed_group(self, block: bytes) -> P:
         """Take a few events; if the last is nothing but text, it shows what those that follow will look like."""
         self._stencil = None
         data = self._feed(block, self._sse.read(block))
-        if self._patience and self._flows:
+        if self._patience and self._in_text and self._fits:
             last = block[block.rfind(b"\n\n", 0, -2) + 2 :] if block.count(b"\n\n") > 1 else block
             peeled = self._decoder.peel(last) if is_utf8(last) else None
             if peeled is not None:
@@ -176,11 +187,15 @@ class StreamRelay(Generic[P]):
         peeled = self._decoder.peel(event)
         return None if peeled is None else peeled[1]
 
-    def _feed_text(self, block: bytes, part: int, text: str) -> P:
+    def _feed_text(self, block: bytes, run: TextRun) -> P:
         """Take bytes that are nothing but text of one part: most of most replies."""
-        only = self._decoder.take_text(part, text)
+        only = self._decoder.take_text(self._part, run.text)
+        self._deltas += run.deltas
         self._assembler.feed(only)
         shown = self.lens.feed(only)
+        if not self.raw:
+            self._show(shown)
+            return self._write()
         if len(shown) == 1 and shown[0] is only:
             return self._outlet.forward_one(block, only)
         self._show(shown)
@@ -273,9 +288,11 @@ class StreamRelay(Generic[P]):
         if not decoded:
             self.quiet = True
             self.silence.note(block)
-        elif self.quiet:
-            self.quiet = False
-            self.silence.end()
+        else:
+            self._in_text = type(decoded[-1]) in _TEXT
+            if self.quiet:
+                self.quiet = False
+                self.silence.end()
         if not _SAID.isdisjoint(map(type, decoded)):
             self._deltas += len(events)  # those of a run are decoded as one
         self._take(decoded)
