@@ -114,7 +114,7 @@ class StreamRelay(Generic[P]):
     def feed(self, piece: bytes) -> P:
         """Take the next bytes and return what may go out; raise `UpstreamGarbage` for what cannot be read."""
         stencil, run = self._stencil, None
-        if stencil is not None and self._fits and not self._sse.holds:
+        if stencil is not None and not self._sse.holds:
             # Most pieces of most replies: deltas like the one before, and nothing else.
             run = stencil.run(piece, 0)
             if run is not None and run.end == len(piece):
@@ -123,7 +123,7 @@ class StreamRelay(Generic[P]):
         if not block:
             return self._nothing
         try:
-            if not (self.raw and self._gate.stopped) and b"\r" not in block:
+            if b"\r" not in block:
                 return self._feed_runs(block, run)
             self._stencil = None  # the part it was made for may end here
             return self._feed(block, self._sse.read(block))
@@ -138,14 +138,14 @@ class StreamRelay(Generic[P]):
         out: list[P] = []
         start, size, groups = 0, len(block), _GROUPS
         while start < size:
-            if run is None and self._stencil is not None and self._fits:
+            if run is None and self._stencil is not None:
                 run = self._stencil.run(block, start)
             if run is not None:
                 end = run.end
                 out.append(self._feed_text(block[start:end], run))
                 groups, run = 0, None  # what follows a run in the same piece is mostly the end
             else:
-                end = _behind(block, start, _GROUP) if groups and self._may_tell else size
+                end = _behind(block, start, _GROUP) if groups and self._in_text and self._patience else size
                 groups -= 1
                 try:
                     out.append(self._feed_group(block if end - start == size else block[start:end]))
@@ -158,23 +158,11 @@ class StreamRelay(Generic[P]):
             start = end
         return out[0] if len(out) == 1 else self._outlet.joined(out)
 
-    @property
-    def _fits(self) -> bool:
-        """Whether text can be read by its stencil: bytes that are to be passed on must not have to wait."""
-        return not self.raw or (self._gate.begun and not self._gate.stopped and not self._held)
-
-    @property
-    def _may_tell(self) -> bool:
-        """Whether the next events may show what the text deltas look like."""
-        if self.raw:
-            return not self._gate.stopped
-        return self._in_text and self._patience > 0
-
     def _feed_group(self, block: bytes) -> P:
         """Take a few events; if the last is nothing but text, it shows what those that follow will look like."""
         self._stencil = None
         data = self._feed(block, self._sse.read(block))
-        if self._patience and self._in_text and self._fits:
+        if self._patience and self._in_text:
             last = block[block.rfind(b"\n\n", 0, -2) + 2 :] if block.count(b"\n\n") > 1 else block
             peeled = self._decoder.peel(last) if is_utf8(last) else None
             if peeled is not None:
@@ -193,13 +181,11 @@ class StreamRelay(Generic[P]):
         self._deltas += run.deltas
         self._assembler.feed(only)
         shown = self.lens.feed(only)
-        if not self.raw:
-            self._show(shown)
-            return self._write()
-        if len(shown) == 1 and shown[0] is only:
-            return self._outlet.forward_one(block, only)
+        gate = self._gate
+        if self.raw and gate.begun and not gate.stopped and not self._held and len(shown) == 1 and shown[0] is only:
+            return self._outlet.forward_one(block, only)  # nothing has to wait, and nothing waits before it
         self._show(shown)
-        return self._let_out(block)
+        return self._let_out(block) if self.raw else self._write()
 
     def fail(self, error: MustcallError) -> None:
         """End the stream with a failure that is not the upstream's own word."""
