@@ -54,13 +54,23 @@ def test_other_events_keep_their_place() -> None:
     assert coalesce(events) == events
 
 
-@given(_DELTAS)
-def test_joining_changes_no_reply(deltas: list[Event]) -> None:
+def test_long_deltas_are_not_copied() -> None:
+    """A delta that is long itself passes as it is, and short ones are joined before it and behind it."""
+    long = PartTextDelta(0, "x" * 10)
+    short: list[Event] = [PartTextDelta(0, "a"), PartTextDelta(0, "b")]
+    joined = coalesce([*short, long, long, *short], 10)
+    assert joined == [PartTextDelta(0, "ab"), long, long, PartTextDelta(0, "ab")]
+    assert joined[1] is long
+    assert coalesce([*short, long], 11) == [PartTextDelta(0, "ab" + long.text)]
+
+
+@given(_DELTAS, st.sampled_from([None, 1, 2, 3]))
+def test_joining_changes_no_reply(deltas: list[Event], long: int | None) -> None:
     """The assembled reply is the same, and no two neighbours could still be joined."""
     whole: list[Event] = [Started("r", "m"), *(PartStarted(i, part) for i, part in enumerate(_PARTS)), *deltas]
     whole += [PartEnded(0), PartEnded(1), PartEnded(2), Finished(FinishReason.STOP), Ended()]
     replies: list[Reply] = []
-    for events in (whole, coalesce(whole)):
+    for events in (whole, coalesce(whole, long)):
         assembler = Assembler()
         for event in events:
             assembler.feed(event)

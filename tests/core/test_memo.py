@@ -1,10 +1,14 @@
 import sys
 from threading import Thread
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mustcall.core import memory
 from mustcall.core.memo import Bounded, Remembered
+from mustcall.core.memory import footprint
+from mustcall.core.tools import Tool
 
 
 def test_the_same_object_is_looked_at_once() -> None:
@@ -54,6 +58,39 @@ def test_large_objects_are_few() -> None:
     assert ask(large[0], *small) == 51, "the large ones have pushed out all others"
     huge = ("x" * 200_000,)
     assert ask(huge, huge) == 2
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+leaves = st.one_of(texts, st.integers(-(2**63), 2**63), st.floats(allow_nan=False), st.booleans(), st.none())
+schemas = st.dictionaries(
+    texts,
+    st.recursive(leaves, lambda inner: st.lists(inner, max_size=6) | st.dictionaries(texts, inner, max_size=6)),
+    max_size=6,
+)
+
+
+@given(st.lists(st.builds(Tool, name=texts, description=texts, parameters=schemas), max_size=4).map(tuple))
+def test_a_large_value_is_estimated_rather_too_high(tools: tuple[Tool, ...]) -> None:
+    """What is not walked through is weighed by its JSON, never far below what it takes."""
+    walked = footprint(tools)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(memory, "_WALKED", 0)
+        assert footprint(tools) > 0.6 * walked
+
+
+def test_a_value_of_many_values_is_not_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What 5,000 definitions take is known without looking at each: this is asked while others wait."""
+    schema = {"$defs": {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(5_000)}}
+    asked: list[object] = []
+
+    def counted(value: object) -> int:
+        asked.append(value)
+        return sys.getsizeof(value)
+
+    monkeypatch.setattr(memory, "getsizeof", counted)
+    size = footprint((Tool(name="t", parameters=schema),))
+    assert len(asked) < 2_048
+    assert 1_800_000 < size < 4_000_000  # walked through, it is 1.87 MB
 
 
 @given(

@@ -118,12 +118,12 @@ def test_any_prefix_is_completed_to_the_same_reply(reply: Reply, cut: int) -> No
     assert assemble([*out, *shown_of(out).rest(reply)]) == reply
 
 
-@given(replies, st.integers(0, 80), st.integers(1, 5), st.integers(0, 80))
+@given(replies, st.integers(0, 80), st.integers(1, 5), st.integers(0, 80), st.sampled_from([1, 2, 4_096]))
 @settings(deadline=None)
-def test_joined_deltas_say_the_same(reply: Reply, cut: int, loose: int, read: int) -> None:
+def test_joined_deltas_say_the_same(reply: Reply, cut: int, loose: int, read: int, long: int) -> None:
     """Rule 68: of a long stream the deltas are joined as they go out; what completes it stays the same."""
     out = [event for event in finely(unroll(reply)) if not isinstance(event, Finished | Ended)][:cut]
-    with patch("mustcall.policy.reply.gate._LOOSE", loose):
+    with patch("mustcall.policy.reply.gate._LOOSE", loose), patch("mustcall.policy.reply.gate._LONG", long):
         shown = Released()
         for number, event in enumerate(out):
             shown.record([event])

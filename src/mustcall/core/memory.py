@@ -81,20 +81,27 @@ def weigh_structure(value: dict[str, Any] | list[Any]) -> int | None:
 def footprint(value: object) -> int:
     """Return about how many bytes a value of ours takes, with all that it holds; what it holds twice counts twice.
 
-    Of a value with many members, the first are walked through and stand for the others: this is asked on the loop.
+    A value that holds many others is estimated from its JSON, rather too high: this is asked on the loop, and walking
+    through 20,000 values takes as many microseconds.
     """
-    members = _members(value)
-    size = done = walked = 0
-    for member in members:
-        waiting: list[Any] = [member]
-        for one in waiting:
-            size += getsizeof(one)
-            if one.__class__ not in _LEAVES:
-                waiting += _members(one)
-        done, walked = done + 1, walked + len(waiting)
-        if walked > _WALKED:
-            break
-    return getsizeof(value) + (size * len(members) // done if done else 0)
+    size, left = 0, _WALKED
+    waiting: list[Any] = [value]
+    for one in waiting:
+        size += getsizeof(one)
+        if one.__class__ not in _LEAVES:
+            inner = _members(one)
+            left -= len(inner)
+            if left < 0:
+                return _estimate(value)
+            waiting += inner
+    return size
+
+
+def _estimate(value: object) -> int:
+    """Return what a value takes by what its JSON takes, at least about; signs in texts are taken for structure."""
+    written = msgspec.json.encode(value, enc_hook=repr)
+    texts = len(written) * (1 if written.isascii() else _WIDEST)
+    return texts + sum(written.count(sign) * size for sign, size in _SIGNS.items())
 
 
 def _members(value: Any) -> Sequence[Any]:
@@ -106,7 +113,11 @@ def _members(value: Any) -> Sequence[Any]:
     return msgspec.structs.astuple(value) if isinstance(value, msgspec.Struct) else ()
 
 
-#: So many values are walked through before the rest is estimated.
+#: So many values are walked through at most.
 _WALKED = 2048
+#: What stands for each sign of JSON: a text has two quotes, a value of an array or object a comma.
+_SIGNS = {b'"': _LEAF // 2, b",": 36, b":": 64, b"{": 192, b"[": 64}
+#: What a character takes at most where one of them is not ASCII, its UTF-8 included.
+_WIDEST = 5
 _LEAVES = frozenset({str, bytes, int, float, bool, type(None)})
 _HOLDERS = frozenset({tuple, list, set, frozenset})

@@ -17,13 +17,16 @@ _Delta = PartTextDelta | ArgumentsDelta | PartReasoningDelta
 _DELTAS = (PartTextDelta, ArgumentsDelta, PartReasoningDelta)
 
 
-def coalesce(events: Iterable[Event]) -> list[Event]:
-    """Join neighbouring deltas of the same kind and part; everything else passes in order."""
+def coalesce(events: Iterable[Event], long: int | None = None) -> list[Event]:
+    """Join neighbouring deltas of the same kind and part; everything else passes in order.
+
+    So do deltas of at least `long` characters, where that is given: joining them costs more than it saves.
+    """
     out: list[Event] = []
     first: _Delta | None = None
     texts: list[str] = []
     for event in events:
-        if isinstance(event, _DELTAS):
+        if isinstance(event, _DELTAS) and (long is None or len(event.text) < long):
             if first is not None:
                 if _continues(event, first):
                     texts.append(event.text)

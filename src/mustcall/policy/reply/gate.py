@@ -124,6 +124,8 @@ class _Progress:
 
 #: How many events of one stream are kept as they went out before their deltas are joined: a few milliseconds of work.
 _LOOSE = 1_024
+#: Deltas of so many characters are not joined: there are few of them, and a thousand would be copied for milliseconds.
+_LONG = 4_096
 
 
 class Released:
@@ -164,7 +166,7 @@ class Released:
     def join(self) -> None:
         """Join the deltas that were not joined yet and not read."""
         start = max(self.full - _LOOSE, self._read)
-        self.events[start:] = coalesce(self.events[start:])
+        self.events[start:] = coalesce(self.events[start:], _LONG)
         self.full = len(self.events) + _LOOSE
 
     @property

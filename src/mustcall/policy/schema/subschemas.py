@@ -33,6 +33,7 @@ __all__ = [
 #: How deep a schema or a value may nest before it is refused; the same bound as the text readers'.
 MAX_DEPTH = 100
 
+_CONTAINERS = (dict, list)
 _MAX_REFS = 16
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 _ONE = (
@@ -174,23 +175,14 @@ def _declared(schema: JsonObject) -> frozenset[str] | None:
 
 def deeper_than(value: Any, limit: int) -> bool:
     """Whether objects and arrays nest deeper than this."""
-    level: list[Any] = [value]
-    depth = 0
-    while level:
-        below: list[Any] = []
-        for container in level:
-            match container:
-                case dict():
-                    below.extend(cast("JsonObject", container).values())
-                case list():
-                    below.extend(cast("list[Any]", container))
-                case _:
-                    pass
-        level = [item for item in below if isinstance(item, dict | list)]
-        depth += 1
-        if depth > limit:
-            return True
-    return False
+    level: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
+    for _ in range(limit):
+        objects = [one.values() for one in level if isinstance(one, dict)]
+        arrays = [one for one in level if isinstance(one, list)]
+        level = [item for one in (*objects, *arrays) for item in one if isinstance(item, _CONTAINERS)]
+        if not level:
+            return False
+    return bool(level)
 
 
 def hoist(schema: JsonObject, prefix: str) -> tuple[JsonObject, dict[str, JsonObject]]:
