@@ -23,7 +23,7 @@ __all__ = ["NAMES", "main", "mutated"]
 
 NAMES = (
     *("front", "sse", "chat", "messages", "responses", "chat-stream", "messages-stream", "responses-stream"),
-    *("dialects", "schema", "config", "ledger"),
+    *("relay", "dialects", "schema", "config", "ledger"),
 )
 _LONGEST = 4_096
 

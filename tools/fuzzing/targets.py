@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fuzzing.front import feed_front
+from fuzzing.relay import SEEDS, feed_relay
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
@@ -392,6 +393,7 @@ TARGETS: dict[str, Fuzzed] = {
     "chat-stream": Fuzzed(_stream(Wire.CHAT), (_STREAMS[Wire.CHAT],)),
     "messages-stream": Fuzzed(_stream(Wire.MESSAGES), (_STREAMS[Wire.MESSAGES],)),
     "responses-stream": Fuzzed(_stream(Wire.RESPONSES), (_STREAMS[Wire.RESPONSES],)),
+    "relay": Fuzzed(feed_relay, SEEDS),
     "dialects": Fuzzed(_dialects, _fixtures('<tool_call>{"name": "f", "arguments": {}}</tool_call>')),
     "schema": Fuzzed(_schema, (json.dumps(_SCHEMA).encode() + b'\n{"a":"b","b":[0,0],"c":1}',)),
     "config": Fuzzed(_config, (_TOML,)),
