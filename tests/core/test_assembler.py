@@ -8,6 +8,7 @@ from mustcall.core.errors import ErrorInfo, UpstreamRejected, UpstreamUnavailabl
 from mustcall.core.origin import Wire
 from mustcall.core.parts import CallKind, OpaqueState, Part, ProviderItem, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
+from mustcall.core.streams import assembler
 from mustcall.core.streams.assembler import Assembler
 from mustcall.core.streams.events import (
     ArgumentsDelta,
@@ -27,10 +28,50 @@ from mustcall.core.streams.unroll import unroll
 
 
 def _assembled(*events: Event) -> Assembler:
-    assembler = Assembler()
+    folded = Assembler()
     for event in events:
-        assembler.feed(event)
-    return assembler
+        folded.feed(event)
+    return folded
+
+
+@given(
+    texts=st.lists(st.tuples(st.integers(0, 2), st.text(max_size=5)), max_size=40),
+    loose=st.integers(1, 4),
+    long=st.integers(0, 12),
+)
+def test_many_fragments_are_joined_and_say_the_same(texts: list[tuple[int, str]], loose: int, long: int) -> None:
+    """Fragments that are joined as they come, and those too long for that, make the parts that single ones make."""
+    deltas = (PartTextDelta, ArgumentsDelta, PartReasoningDelta)
+    parts = (Text(text="a"), ToolCall(id="c", name="f", arguments_json="{"), Reasoning(text="r"))
+    events: list[Event] = [PartStarted(number, part) for number, part in enumerate(parts)]
+    events += [deltas[number](number, text) for number, text in texts]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(assembler, "_LOOSE", loose)
+        patched.setattr(assembler, "_LONG", long)
+        grown = _assembled(*events).parts()
+    said = ["".join(text for number, text in texts if number == place) for place in range(3)]
+    assert grown == (
+        Text(text="a" + said[0]),
+        ToolCall(id="c", name="f", arguments_json="{" + said[1]),
+        Reasoning(text="r" + said[2]),
+    )
+
+
+def test_a_hundred_thousand_fragments_are_a_few_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 68: what a long call leaves is a few hundred texts, so that freeing it takes no other turn's time."""
+    kept: list[int] = []
+    build = assembler._Slot.build
+
+    def counted(slot: assembler._Slot) -> Part:
+        kept.append(len(slot.fragments))
+        return build(slot)
+
+    monkeypatch.setattr(assembler._Slot, "build", counted)
+    whole = _assembled(PartStarted(0, ToolCall(id="c", name="f", arguments_json="")), *[ArgumentsDelta(0, "x" * 50)] * 100_000)
+    (call,) = whole.parts()
+    assert isinstance(call, ToolCall)
+    assert len(call.arguments_json) == 5_000_000
+    assert kept[0] < 1_200
 
 
 def test_interleaved_parts() -> None:

@@ -34,7 +34,7 @@ __all__ = [
 #: The largest piece of a stream that is read at once, in bytes and in ends of lines. Most pieces are one event, which
 #: has two or three lines; three hundred take a few milliseconds.
 PIECE = 128 * 1024
-LINES = 768
+LINES = 640
 #: Pieces up to this size are not counted: they are short whatever is in them.
 SHORT = 4 * 1024
 #: Seconds of work after which other tasks run.

@@ -27,17 +27,34 @@ from mustcall.core.streams.events import (
 __all__ = ["Assembler"]
 
 
+#: So many fragments are kept as they came before they are joined: a hundred thousand take long to free, all at once.
+_LOOSE = 1_024
+#: So many characters are not copied only for that: their fragments are few.
+_LONG = 1024 * 1024
+
+
 class _Slot:
     """One part under construction: its first form and the fragments that came since."""
 
-    __slots__ = ("final", "fragments", "part", "state", "summaries")
+    __slots__ = ("_full", "final", "fragments", "part", "state", "summaries")
 
     def __init__(self, part: Part) -> None:
         self.part = part
         self.fragments: list[str] = []
+        self._full = _LOOSE
         self.summaries: dict[int, list[str]] = {}
         self.state: OpaqueState | None = None
         self.final: Part | None = None
+
+    def add(self, text: str) -> None:
+        """Take the next fragment."""
+        fragments = self.fragments
+        fragments.append(text)
+        if len(fragments) > self._full:
+            last = self._full - _LOOSE
+            if sum(map(len, fragments[last:])) < _LONG:
+                fragments[last:] = ["".join(fragments[last:])]
+            self._full = len(fragments) + _LOOSE
 
     def build(self) -> Part:
         """Return the part as it stands."""
@@ -104,11 +121,11 @@ class Assembler:
         """Take one event; raise `UpstreamGarbage` for more parts than a reply may have."""
         match event:
             case PartTextDelta() | ArgumentsDelta():
-                self._slots[event.index].fragments.append(event.text)
+                self._slots[event.index].add(event.text)
             case PartReasoningDelta():
                 slot = self._slots[event.index]
                 if event.summary is None:
-                    slot.fragments.append(event.text)
+                    slot.add(event.text)
                 else:
                     slot.summaries.setdefault(event.summary, []).append(event.text)
             case PartStarted():
