@@ -67,7 +67,9 @@ def test_a_hundred_thousand_fragments_are_a_few_texts(monkeypatch: pytest.Monkey
         return build(slot)
 
     monkeypatch.setattr(assembler._Slot, "build", counted)
-    whole = _assembled(PartStarted(0, ToolCall(id="c", name="f", arguments_json="")), *[ArgumentsDelta(0, "x" * 50)] * 100_000)
+    whole = _assembled(
+        PartStarted(0, ToolCall(id="c", name="f", arguments_json="")), *[ArgumentsDelta(0, "x" * 50)] * 100_000
+    )
     (call,) = whole.parts()
     assert isinstance(call, ToolCall)
     assert len(call.arguments_json) == 5_000_000

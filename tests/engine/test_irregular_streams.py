@@ -199,6 +199,33 @@ def test_a_content_of_a_kind_to_come_is_forwarded() -> None:
     assert Flowing(Wire.RESPONSES).carry(frames) == (b"".join(frames), True)
 
 
+def two_contents() -> list[bytes]:
+    """The frames of a message that says its text twice, as two contents, and of a call behind it."""
+    events = responses_events(Turn(Say("Look."), Call("f", {"q": "x"})))
+    done = next(place for place, event in enumerate(events) if event["type"] == "response.output_item.done")
+    second = [{**event, "content_index": 1} for event in events[:done] if "content_index" in event]
+    events[done]["item"]["content"] *= 2
+    events[-1]["response"]["output"][0]["content"] *= 2
+    return responses_frames([*events[:done], *second, *events[done:]])
+
+
+def test_a_message_of_two_contents_is_forwarded() -> None:
+    """It is regular: its bytes leave as they came, those of the second content when their item is done."""
+    frames = two_contents()
+    sent, raw = Flowing(Wire.RESPONSES).carry(frames)
+    assert raw
+    assert sent == b"".join(frames)
+
+
+@pytest.mark.parametrize("at", range(4, 18))
+def test_a_message_of_two_contents_that_turns_irregular(at: int) -> None:
+    """Rule 113: wherever another writer goes on, the official client reads both contents and the call."""
+    frames = two_contents()
+    found = seen(Wire.RESPONSES, carried(Wire.RESPONSES, [*frames[:at], b"retry: 10\n\n", *frames[at:]]))
+    assert found.text == "Look.Look."
+    assert [call[1:] for call in found.calls] == [("f", {"q": "x"})]
+
+
 @pytest.mark.parametrize("began", [True, False])
 def test_an_item_of_the_provider_that_changes_its_type(began: bool) -> None:
     """Rule 135: an item keeps the type under which it was forwarded; the SDKs refuse one that changes it."""

@@ -203,6 +203,30 @@ def test_one_call_at_a_time() -> None:
     assert kinds(judged) == [AdaptationKind.CALL_DROPPED]
 
 
+BASH = ProviderTool(type="bash_20250124", value={"type": "bash_20250124", "name": "bash"})
+RUN = ToolCall(id="c9", name="bash", arguments_json='{"command":"ls"}')
+
+
+def test_a_tool_of_the_provider_counts_as_any_other() -> None:
+    """Rules 126, 143: of its calls one is delivered where one is wanted, and no two have one id."""
+    one = case_of(request=asked(tools=(*TOOLS, BASH), parallel_tool_calls=False))
+    for calls in ((RUN, RUN), (RUN, GOOD), (GOOD, RUN)):
+        judged = verdict_on(replied(*calls, reported="tool_calls"), one)
+        assert (judged.verdict, judged.reply.calls) == (Verdict.CALLED, calls[:1])
+        assert kinds(judged) == [AdaptationKind.CALL_DROPPED]
+    both = verdict_on(replied(RUN, RUN, reported="tool_calls"), case_of(request=asked(tools=(*TOOLS, BASH))))
+    assert len({call.id for call in both.reply.calls}) == 2
+
+
+def test_a_tool_of_the_provider_meets_no_other_demand() -> None:
+    """Rule 29: the call of another tool than the one that was demanded is kept aside, whoever defined that tool."""
+    case = case_of(demand=demand(named()), request=asked(tools=(*TOOLS, BASH)))
+    judged = verdict_on(replied(RUN, reported="tool_calls"), case)
+    other = verdict_on(replied(OTHER, reported="tool_calls"), case)
+    assert judged.verdict is other.verdict is not Verdict.CALLED
+    assert verdict_on(replied(GOOD, RUN, reported="tool_calls"), case).reply.calls == (GOOD,)
+
+
 # --- calls that do not fit -------------------------------------------------------------------------------------------
 
 

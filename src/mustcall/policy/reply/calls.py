@@ -77,7 +77,9 @@ class Calls:
         """Return the call to deliver (None if it is dropped), or the verdict that spoils the reply."""
         tool, reading = self._find(call)
         if tool is None:
-            return (call, None) if self._is_defined(call.name) else (None, Verdict.UNKNOWN_TOOL)
+            if not self._is_defined(call.name):
+                return None, Verdict.UNKNOWN_TOOL
+            return self._permit(call, call, Checked(arguments=call.arguments_json), "")
         checked = self._check_arguments(tool, call)
         if checked.problems or checked.truncated:
             self.problem = self.problem or f"{tool.name}: {describe_problems(checked.problems)}"
@@ -93,17 +95,23 @@ class Calls:
             meant = call.evolve(
                 name=tool.name, namespace=tool.namespace, kind=tool.kind, arguments_json=checked.arguments
             )
+        return self._permit(call, meant, checked, reading)
+
+    def _permit(
+        self, call: ToolCall, meant: ToolCall, checked: Checked, reading: str
+    ) -> tuple[ToolCall | None, Verdict | None]:
+        """Return a call that is sound in itself, if the caller wants it now (rules 29, 126)."""
         demand = self._case.demand
         if not demand.permits(meant):
             if not demand.forced:
                 return None, Verdict.UNKNOWN_TOOL
             if self._case.controls.other_tool is OtherTool.RETRY:
-                self.note(AdaptationKind.CALL_DROPPED, tool.name, "not the tool that was demanded")
+                self.note(AdaptationKind.CALL_DROPPED, meant.name, "not the tool that was demanded")
                 self.others.append(meant.evolve(id=self._unique(call.id)))
                 return None, None
-            self.note(AdaptationKind.REPORTED, tool.name, "not the tool that was demanded")
+            self.note(AdaptationKind.REPORTED, meant.name, "not the tool that was demanded")
         if self._case.request.parallel_tool_calls is False and self._delivered:
-            self.note(AdaptationKind.CALL_DROPPED, tool.name, ONE_AT_A_TIME)
+            self.note(AdaptationKind.CALL_DROPPED, meant.name, ONE_AT_A_TIME)
             return None, None
         changes = self._changes(call, meant, checked, reading)
         self._delivered += 1

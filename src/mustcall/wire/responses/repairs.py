@@ -282,10 +282,20 @@ class ResponseOrder:
         known.contents.append(part.type)
         known.open.append(part.type)
         if part.type in SPOKEN:  # one of another kind means nothing before its item is done
-            self.unsettled.discard(known)
+            self._settle(known)
         if value.content_index != len(known.contents) - 1:
             return "place"
         return "early" if speaks(part) else ""
+
+    def _settle(self, known: _Progress) -> None:
+        """Note that all of an item so far has been told; of several contents only their item's end tells that.
+
+        Who writes on in the middle of the second one cannot say whose content it is.
+        """
+        if len(known.contents) < 2:
+            self.unsettled.discard(known)
+        else:
+            self.unsettled.add(known)
 
     def _text(self, value: TextEvent) -> str:
         owner, field, number, content = TEXTS[value.type]
@@ -294,7 +304,7 @@ class ResponseOrder:
             return "place"
         text: str = getattr(value, field)
         if field == "delta":
-            self.unsettled.discard(known)
+            self._settle(known)
             known.spoke = True
         else:
             self.unsettled.add(known)
