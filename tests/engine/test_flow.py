@@ -9,6 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mustcall.core.errors import UpstreamGarbage
+from mustcall.core.limits import GatewayLimits
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text
 from mustcall.core.reply import Reply
@@ -18,7 +20,9 @@ from mustcall.policy.scanning.reply_scanner import ScanTargets
 from mustcall.testing import Call, Say, Think, Turn
 from mustcall.testing.render import Stamp as Written
 from mustcall.testing.render import stream_reply
+from mustcall.wire.chat.stream_decode import ChatStreamDecoder
 from mustcall.wire.delta_template import DeltaTemplate, TextRun
+from mustcall.wire.sse import Silence
 from support.exchanging import CROSSINGS, assembled
 from support.flowing import Flowing
 
@@ -81,6 +85,68 @@ def test_the_text_arrives_once(wire: Wire, said: str, noise: list[bytes], cuts: 
     assert text_of(wire, sent) == text_of(wire, stream)
     if raw:
         assert stream.startswith(sent)
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize("bent", ["again", "behind"])
+def test_numbers_that_do_not_rise_are_not_forwarded(held: bool, size: int, bent: str) -> None:
+    """Rule 113: a Responses stream whose numbers stand still, or fall behind its deltas, is written anew."""
+    frames = stream_reply(Turn(Say("word " * 40)), Wire.RESPONSES, BODY, Written(1, "s"))
+    deltas = [place for place, frame in enumerate(frames) if b"output_text.delta" in frame]
+    place, number = (deltas[20], deltas[10]) if bent == "again" else (deltas[-1] + 1, deltas[0])
+    frames[place] = re.sub(rb'"sequence_number": ?\d+', b'"sequence_number":%d' % number, frames[place])
+    given_pieces = [b"".join(frames[start : start + size]) for start in range(0, len(frames), size)]
+    flowing = Flowing(Wire.RESPONSES, held=held)
+    flowing.flow.raw = True
+    sent, raw = flowing.carry(given_pieces)
+    assert not raw
+    assert text_of(Wire.RESPONSES, sent) == "word " * 40
+
+
+@pytest.mark.parametrize(("wire", "to"), [(Wire.CHAT, Wire.CHAT), (Wire.CHAT, Wire.MESSAGES)])
+def test_what_comes_behind_the_end_fails_nothing(wire: Wire, to: Wire) -> None:
+    """A complete reply stays one, whatever its upstream sends behind it in the same piece."""
+    stream = b"".join(stream_reply(Turn(Say("It is fine.")), wire, BODY, Written(1, "s"))) + b": bye\n\n" * 60
+    flowing = Flowing(wire, to=to)
+    flowing.flow.silence = Silence(GatewayLimits(silent_lines=100))
+    sent, _ = flowing.carry([stream])
+    assert text_of(to, sent.replace(b": bye\n\n", b"")) == "It is fine."
+
+
+@pytest.mark.parametrize("to", [Wire.CHAT, Wire.RESPONSES])
+def test_what_went_out_before_a_fault_is_not_lost(to: Wire) -> None:
+    """Rule 135: an event nested too deeply fails the stream; the text before it in the same piece is out."""
+    frames = stream_reply(Turn(Say("It is fine."), Call("f", {})), Wire.MESSAGES, BODY, Written(1, "s"))
+    start = next(place for place, frame in enumerate(frames) if b"tool_use" in frame and b"block_start" in frame)
+    for depth in range(900, 1_000, 3):
+        deep = frames[start].replace(b'"input":{}', b'"input":' + b'{"a":' * depth + b"1" + b"}" * depth)
+        assert deep != frames[start]
+        flow = Flowing(Wire.MESSAGES, to=to).flow
+        try:
+            sent = flow.feed(b"".join([*frames[:start], deep, *frames[start + 1 :]]))
+        except UpstreamGarbage:
+            assert not flow.began
+        else:
+            assert b"fine" in sent
+
+
+@pytest.mark.parametrize("to", [Wire.CHAT, Wire.MESSAGES])
+def test_deltas_without_a_stencil_are_tried_a_few_times(to: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server whose deltas have fields of its own costs a second look at sixteen of them, not at each."""
+    frames = stream_reply(Turn(Say("word " * 200)), Wire.CHAT, BODY, Written(1, "s"))
+    frames = [frame.replace(b'"index":0', b'"index":0,"own":null') for frame in frames]
+    tried: list[bytes] = []
+    peel = ChatStreamDecoder.peel
+
+    def counted(self: ChatStreamDecoder, event: bytes) -> tuple[int, str] | None:
+        tried.append(event)
+        return peel(self, event)
+
+    monkeypatch.setattr(ChatStreamDecoder, "peel", counted)
+    sent, _ = Flowing(Wire.CHAT, to=to).carry(frames)
+    assert text_of(to, sent) == "word " * 200
+    assert 1 <= len(tried) <= 16
 
 
 turns = st.lists(

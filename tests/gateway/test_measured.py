@@ -12,7 +12,7 @@ from mustcall import Agent, Upstream
 from mustcall.cli import cli
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
-from mustcall.engine.plan_changes import compare_plans
+from mustcall.engine.plan_comparison import compare_plans
 from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.measured_file import write_measured
 from mustcall.gateway.config.settings import load_settings

@@ -80,10 +80,10 @@ def test_a_run_is_what_its_deltas_say(shape: Shape, texts: list[str], before: bo
     assert stencil is not None
     head = b": ping\n\n" if before else b""
     tail = b'event: other\ndata: {"sequence_number":99,"content":""}\n\n' if after else b""
-    run = b"".join(shape(text, number) for number, text in enumerate(texts))
+    run = b"".join(shape(text, number) for number, text in enumerate(texts, 8))
     found = stencil.run(head + run + tail, len(head))
     if found is not None:
-        assert found == TextRun("".join(texts), len(head) + len(run), len(texts))
+        assert found[:3] == ("".join(texts), len(head) + len(run), len(texts))
     else:
         assume(any(not text.isascii() for text in texts))
         pytest.fail("a run of regular deltas was not read")
@@ -113,7 +113,7 @@ def test_what_differs_is_never_read_as_the_same(shape: Shape, data: st.DataObjec
     """Whatever bytes are bent in a run, what is read of it is what a strict reader reads there."""
     stencil = DeltaTemplate.of(shape("sample text", 7), "sample text", read)
     assert stencil is not None
-    written = bytearray(b"".join(shape(text, number) for number, text in enumerate(("one", "two", "three"))))
+    written = bytearray(b"".join(shape(text, number) for number, text in enumerate(("one", "two", "three"), 8)))
     place = data.draw(st.integers(0, len(written) - 1))
     if data.draw(st.booleans()):
         written[place] = data.draw(st.sampled_from(b'"\\\n\0{}[],: 0a\xc3u'))
@@ -123,7 +123,7 @@ def test_what_differs_is_never_read_as_the_same(shape: Shape, data: st.DataObjec
     found = stencil.run(bent, 0)
     if found is None:
         return
-    said, end, deltas = found
+    said, end, deltas, _ = found
     events = [event + b"\n\n" for event in bent[:end].split(b"\n\n")[:-1]]
     assert b"".join(events) == bent[:end]
     assert [read(event) is not None for event in events] == [True] * len(events)
@@ -150,14 +150,29 @@ def test_texts_are_strings_each_by_itself(texts: tuple[bytes, ...], why: str) ->
     assert stencil.run(b"".join(head + text + tail for text in texts), 0) is None, why
 
 
+@pytest.mark.parametrize(
+    ("numbers", "last"),
+    [((3,), 3), ((3, 4, 9), 9), ((2,), None), ((1,), None), ((3, 3), None), ((3, 5, 4), None), ((2, 3), None)],
+)
+def test_numbers_rise(numbers: tuple[int, ...], last: int | None) -> None:
+    """Deltas whose numbers do not rise are no run: clients count on them. After a run its last number counts."""
+    stencil = DeltaTemplate.of(numbered("sample", 2), "sample", read)
+    assert stencil is not None
+    found = stencil.run(b"".join(numbered("a", number) for number in numbers), 0)
+    assert (None if found is None else found.number) == last
+    stencil.number = 9
+    assert stencil.run(numbered("a", 9), 0) is None
+    assert stencil.run(numbered("a", 10) + numbered("b", 11), 0) is not None
+
+
 @pytest.mark.parametrize(("first", "second"), [(b"007", None), (b"-1", None), (b"1e3", None), (b"1", b'x","y":"z')])
 def test_holes_hold_what_belongs_there(first: bytes, second: bytes | None) -> None:
     """A number is a number, and padding is letters and digits."""
     stencil = DeltaTemplate.of(numbered("sample", 2), "sample", read)
     assert stencil is not None
-    sample = numbered("sample", 2)
-    assert stencil.run(sample, 0) == TextRun("sample", len(sample), 1)
-    bent = sample.replace(b'"sequence_number":2', b'"sequence_number":' + first)
+    sample = numbered("sample", 5)
+    assert stencil.run(sample, 0) == TextRun("sample", len(sample), 1, 5)
+    bent = sample.replace(b'"sequence_number":5', b'"sequence_number":' + first)
     if second is not None:
         bent = bent.replace(b'"obfuscation":"xx"', b'"obfuscation":"%b"' % second)
     assert stencil.run(bent, 0) is None

@@ -65,5 +65,5 @@ def _carried(theirs: Wire, mine: Wire, pieces: Iterable[bytes], *, held: bool) -
     if flow.error is not None:
         return type(flow.error)
     with suppress(MustcallError):
-        return flow.reply()
+        return flow.reply(), flow.irregular
     return None

@@ -54,10 +54,15 @@ class Edge:
 
     def _delivery(self) -> Delivery:
         context = self._turn.context
-        kept = context.turn_state.stored and not self._inbound.stored
+        id_follows = context.turn_state.stored and not self._inbound.stored
         stamp = self._inbound.stamp(self._created)
         return Delivery(
-            codec_for(self._inbound.wire), self._request, stamp, context.log, kept=kept, shared=context.same_wire
+            codec_for(self._inbound.wire),
+            self._request,
+            stamp,
+            context.log,
+            id_follows=id_follows,
+            shared=context.same_wire,
         )
 
     def _refusal(self, refused: UpstreamRefused) -> WholeReply | StreamedReply:

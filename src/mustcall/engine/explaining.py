@@ -16,7 +16,7 @@ from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode
 from mustcall.core.verdict import Verdict
-from mustcall.engine.replies.letting import keeps_reply
+from mustcall.engine.replies.early_release import keeps_reply
 from mustcall.engine.turns import OperatorSettings, make_turn_state
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Profile, Protocol

@@ -17,8 +17,8 @@ from mustcall.engine.edge import Edge
 from mustcall.engine.exchange import Inbound, OtherForm, StreamedReply, WholeReply, exchange
 from mustcall.engine.off_loop import LARGE, Aside, heavily, here
 from mustcall.engine.records import TurnProgress, TurnRecord
+from mustcall.engine.replies.early_release import keeps_reply
 from mustcall.engine.replies.issuing import IssuedStates
-from mustcall.engine.replies.letting import keeps_reply
 from mustcall.engine.spending.budget_account import Budget, BudgetAccount, Metering
 from mustcall.engine.spending.metered import Metered
 from mustcall.engine.turn import EngineTurn

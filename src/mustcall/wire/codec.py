@@ -108,8 +108,8 @@ class StreamDecoder(Protocol):
         """
         ...
 
-    def take_text(self, index: int, text: str) -> PartTextDelta:
-        """Take the text of one such event, or of several that follow each other."""
+    def take_text(self, index: int, text: str, number: int | None) -> PartTextDelta:
+        """Take the text of one such event, or of several that follow each other; the last has this number, if any."""
         ...
 
     def close(self) -> list[Event]:

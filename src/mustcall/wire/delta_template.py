@@ -12,6 +12,7 @@ decoding each event.
 import re
 from collections.abc import Callable, Sequence
 from itertools import repeat
+from operator import lt
 from typing import NamedTuple
 
 import msgspec
@@ -25,27 +26,37 @@ _ANCHOR = 12
 _SHORT = 256
 _NUMBER = re.compile(rb'"sequence_number": ?(?=(\d+)[,}])')
 _PADDING = re.compile(rb'"obfuscation": ?"(?=([A-Za-z0-9]*)")')
-_NUMBERS = re.compile(rb"(?:(?:0|[1-9][0-9]*)\0)*")
+#: No server counts further, and numbers are compared.
+_DIGITS = 15
+_NUMBERS = re.compile(rb"(?:(?:0|[1-9][0-9]{0,14})\0)*")
 _QUOTE, _BACKSLASH = b'"\\'
 _ZERO = b"0"[0]
 _string = msgspec.json.Decoder(str)
 
 
 class TextRun(NamedTuple):
-    """What text deltas that follow each other say together, where their bytes end, and how many they are."""
+    """What text deltas that follow each other say together, where their bytes end, and how many they are.
+
+    `number` is that of the last one, where they are numbered.
+    """
 
     text: str
     end: int
     deltas: int
+    number: int | None = None
 
 
 class DeltaTemplate:
     """What a text delta looks like in one stream: fixed bytes with holes for number, text and padding."""
 
-    __slots__ = ("_after", "_anchor", "_before", "_end", "_fixed", "_head", "_lead", "_plain", "_tail")
+    __slots__ = ("_after", "_anchor", "_before", "_end", "_fixed", "_head", "_lead", "_plain", "_tail", "number")
 
-    def __init__(self, head: bytes, before: bytes | None, after: bytes | None, tail: bytes) -> None:
+    def __init__(
+        self, head: bytes, before: bytes | None, after: bytes | None, tail: bytes, number: int | None = None
+    ) -> None:
         """Take the fixed bytes: up to the first hole, from number to text, from text to padding, up to the end."""
+        #: The number of the last delta; those that follow have higher ones.
+        self.number = number
         # Deltas are told apart by the last bytes before the first hole: searching for long strings is slow.
         self._head, self._lead, self._anchor = head, head[:-_ANCHOR], head[-_ANCHOR:]
         self._before = before
@@ -74,9 +85,11 @@ class DeltaTemplate:
             return None
         start, end = place + 1, place + len(written) - 1
         number, padding = _NUMBER.search(event, 0, start), _PADDING.search(event, end)
-        head, before = event[:start], None
+        head, before, count = event[:start], None, None
         if number is not None:
-            head, before = event[: number.start(1)], event[number.end(1) : start]
+            if len(number[1]) > _DIGITS:
+                return None
+            head, before, count = event[: number.start(1)], event[number.end(1) : start], int(number[1])
         after, tail = None, event[end:]
         if padding is not None:
             after, tail = event[end : padding.start(1)], event[padding.end(1) :]
@@ -84,7 +97,7 @@ class DeltaTemplate:
         if len(head) <= _ANCHOR or event.find(anchor) != len(head) - _ANCHOR or event.find(anchor, len(head)) >= 0:
             return None  # what stands twice in a delta does not tell deltas apart
         sample = (head, b"" if before is None else b"0" + before, _PROBE.encode(), after + b"x" if after else b"", tail)
-        return cls(head, before, after, tail) if read(b"".join(sample)) == _PROBE else None
+        return cls(head, before, after, tail, count) if read(b"".join(sample)) == _PROBE else None
 
     def run(self, block: bytes, start: int) -> TextRun | None:
         """Return all deltas that follow each other from `start` on; None for none."""
@@ -94,7 +107,7 @@ class DeltaTemplate:
         if not start and 0 <= len(block) - self._fixed < _SHORT and block.endswith(self._tail):
             only = self._only(block)
             if only is not None:
-                return TextRun(only, len(block), 1)
+                return only
         start += len(head)
         parts = block[start:].split(self._anchor)
         # All but the last delta of a run are followed by the head of the next one; the last is made to look like them.
@@ -110,22 +123,26 @@ class DeltaTemplate:
             holes = b"".join(inner)
         if not parts:
             return None
-        text = _joined(inner, holes) if self._plain else self._filled(inner)
+        text, number = (_joined(inner, holes), None) if self._plain else self._filled(inner)
         if text is None:
             return None
         count = len(parts)
-        return TextRun(text, start + size + _ANCHOR * (count - 1) - len(self._lead), count)
+        return TextRun(text, start + size + _ANCHOR * (count - 1) - len(self._lead), count, number)
 
-    def _only(self, block: bytes) -> str | None:
-        """Return the text of a block that is one delta without escapes; None where that cannot be told so easily."""
+    def _only(self, block: bytes) -> TextRun | None:
+        """Return a block that is one delta without escapes; None where that cannot be told so easily."""
         text = block[len(self._head) : len(block) - len(self._tail)]
+        count = None
         if not self._plain:
             if self._before is not None:
                 number, mark, rest = text.partition(self._before[:1])
                 text = rest.removeprefix(self._before[1:])
                 if not mark or len(text) + len(self._before) != len(rest) + 1:
                     return None
-                if not number.isdigit() or (number[0] == _ZERO and len(number) > 1):
+                if not number.isdigit() or (number[0] == _ZERO and len(number) > 1) or len(number) > _DIGITS:
+                    return None
+                count = int(number)
+                if self.number is not None and count <= self.number:
                     return None
             if self._after is not None:
                 rest, mark, padding = text.rpartition(self._after[-1:])
@@ -135,7 +152,7 @@ class DeltaTemplate:
         if _QUOTE in text or _BACKSLASH in text or not text.isascii():
             return None
         said = text.decode()
-        return said if said.isprintable() else None
+        return TextRun(said, len(block), 1, count) if said.isprintable() else None
 
     def _first_run(self, parts: list[bytes]) -> list[bytes]:
         """Return the parts up to the first that is no delta of this form, or is followed by another event."""
@@ -145,23 +162,28 @@ class DeltaTemplate:
         whole = broken[: broken.find(_BORDER) + len(_BORDER)] + self._lead
         return [*run, whole] if whole.endswith(end) else run
 
-    def _filled(self, parts: Sequence[bytes]) -> str | None:
-        """Return what the texts say together, None unless what is in the other holes belongs there."""
+    def _filled(self, parts: Sequence[bytes]) -> tuple[str | None, int | None]:
+        """Return what the texts say together, None unless what is in the other holes belongs there; the last number."""
         texts: Sequence[bytes] | None = parts
+        last = None
         if self._before is not None:
             mark = self._before[:1]
             numbers, marks, rests = zip(*map(bytes.partition, texts, repeat(mark)), strict=True)
             if _NUMBERS.fullmatch(b"\0".join(numbers) + b"\0") is None or marks.count(mark) != len(marks):
-                return None
+                return None, None
+            counted = [-1 if self.number is None else self.number, *map(int, numbers)]
+            if not all(map(lt, counted, counted[1:])):
+                return None, None
+            last = counted[-1]
             texts = _without(rests, bytes.removeprefix, self._before[1:])
         if self._after is not None and texts is not None:
             mark = self._after[-1:]
             rests, marks, paddings = zip(*map(bytes.rpartition, texts, repeat(mark)), strict=True)
             padding = b"".join(paddings)
             if marks.count(mark) != len(marks) or (padding and not padding.isalnum()):
-                return None
+                return None, None
             texts = _without(rests, bytes.removesuffix, self._after[:-1])
-        return None if texts is None else _joined(texts, b"".join(texts))
+        return (None if texts is None else _joined(texts, b"".join(texts))), last
 
 
 def _without(parts: Sequence[bytes], remove: Callable[[bytes, bytes], bytes], fixed: bytes) -> Sequence[bytes] | None:

@@ -28,7 +28,7 @@ from mustcall.cli.telling import tell
 from mustcall.cli.writing import written
 from mustcall.core.errors import ConfigError, UpstreamError
 from mustcall.core.origin import Wire
-from mustcall.engine.plan_changes import compare_plans
+from mustcall.engine.plan_comparison import compare_plans
 from mustcall.gateway.config.settings import Settings, configured_upstreams
 from mustcall.policy.limits.budget import Price
 from mustcall.probe import (

@@ -17,8 +17,8 @@ from mustcall.engine.attempts.refusals import harvested
 from mustcall.engine.attempts.teaching import Teaching
 from mustcall.engine.exchange import drain, is_event_stream
 from mustcall.engine.off_loop import HEAVY_PIECE, LARGE, heavily, heft, is_heavy
+from mustcall.engine.replies.early_release import holds, trusts
 from mustcall.engine.replies.kept_errors import without_frames
-from mustcall.engine.replies.letting import holds, trusts
 from mustcall.engine.replies.outlets import Outlet, P
 from mustcall.engine.replies.respelling import respelled
 from mustcall.engine.replies.restoring import without_empty_text

@@ -27,7 +27,7 @@ class Delivery:
     __slots__ = (
         "_codec",
         "_encoder",
-        "_kept",
+        "_id_follows",
         "_last",
         "_log",
         "_names",
@@ -45,14 +45,14 @@ class Delivery:
         stamp: ReplyStamp,
         log: AdaptationLog,
         *,
-        kept: bool = False,
+        id_follows: bool = False,
         shared: bool = False,
     ) -> None:
         self._codec = codec
         #: Whether the upstream speaks the caller's wire: its own bytes may go out.
         self._shared = shared
         #: Whether the upstream keeps the reply under an id that is known only when it is accepted.
-        self._kept = kept
+        self._id_follows = id_follows
         self._last = b""
         self._request = request
         self._stamp = stamp
@@ -75,11 +75,11 @@ class Delivery:
         return self._encoder is not None
 
     def sign(self) -> bytes:
-        """Return a sign of life that the wire's clients count, for a caller who has all that went out before.
+        """Return a sign of life that the wire's clients count (rule 145), for one who has all that went out before.
 
         Where a reply goes by an id that is not known yet, or that is replaced on its way, it is one without an id.
         """
-        if self._kept or (self._stamp.stored and self.shown and not self.written):
+        if self._id_follows or (self._stamp.stored and self.shown and not self.written):
             return self._codec.keepalive
         return self._on_a_new_line(self._writer().sign())
 

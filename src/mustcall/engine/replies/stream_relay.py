@@ -36,6 +36,7 @@ _GROUPS = 8
 _STENCILS = 16
 #: What the model says, as far as its tokens can be counted by it.
 _SAID = frozenset({PartTextDelta, PartReasoningDelta})
+_TOO_DEEP = "the upstream's stream is nested too deeply"
 #: What a text delta comes behind.
 _TEXT = frozenset({PartTextDelta, PartStarted, Started})
 
@@ -73,8 +74,8 @@ class StreamRelay(Generic[P]):
         self._stencil: DeltaTemplate | None = None
         self._part = -1
         self._patience = _STENCILS
-        #: Whether the last that was decoded is text, or nothing was yet: what follows may be a text delta.
-        self._in_text = True
+        #: What was decoded last: behind some of it a text delta may come.
+        self._last: type[Event] = Started
         self.lens = lens
         self._settles = lens.settles
         #: What came without saying anything.
@@ -128,7 +129,7 @@ class StreamRelay(Generic[P]):
             self._stencil = None  # the part it was made for may end here
             return self._feed(block, self._sse.read(block))
         except RecursionError:
-            raise UpstreamGarbage("the upstream's stream is nested too deeply") from None
+            raise UpstreamGarbage(_TOO_DEEP) from None
 
     def _feed_runs(self, block: bytes, run: TextRun | None = None) -> P:
         """Take the events of one piece: text deltas in runs, a few others at a time where text may come behind them.
@@ -145,15 +146,16 @@ class StreamRelay(Generic[P]):
                 out.append(self._feed_text(block[start:end], run))
                 groups, run = 0, None  # what follows a run in the same piece is mostly the end
             else:
-                end = _behind(block, start, _GROUP) if groups and self._in_text and self._patience else size
+                end = _behind(block, start, _GROUP) if groups and self._patience and self._last in _TEXT else size
                 groups -= 1
                 try:
                     out.append(self._feed_group(block if end - start == size else block[start:end]))
-                except MustcallError as error:
+                except (MustcallError, RecursionError) as error:
                     if not out:
                         raise
-                    self.fail(error)  # what came before it is on its way
-                    self.ended = True
+                    if not self.ended:  # what came before it is on its way
+                        self.fail(error if isinstance(error, MustcallError) else UpstreamGarbage(_TOO_DEEP))
+                        self.ended = True
                     break
             start = end
         return out[0] if len(out) == 1 else self._outlet.joined(out)
@@ -162,11 +164,11 @@ class StreamRelay(Generic[P]):
         """Take a few events; if the last is nothing but text, it shows what those that follow will look like."""
         self._stencil = None
         data = self._feed(block, self._sse.read(block))
-        if self._patience and self._in_text:
+        if self._patience and self._last is PartTextDelta:
+            self._patience -= 1
             last = block[block.rfind(b"\n\n", 0, -2) + 2 :] if block.count(b"\n\n") > 1 else block
             peeled = self._decoder.peel(last) if is_utf8(last) else None
             if peeled is not None:
-                self._patience -= 1
                 self._part, text = peeled
                 self._stencil = DeltaTemplate.of(last, text, self._read_text)
         return data
@@ -177,7 +179,9 @@ class StreamRelay(Generic[P]):
 
     def _feed_text(self, block: bytes, run: TextRun) -> P:
         """Take bytes that are nothing but text of one part: most of most replies."""
-        only = self._decoder.take_text(self._part, run.text)
+        only = self._decoder.take_text(self._part, run.text, run.number)
+        if self._stencil is not None:
+            self._stencil.number = run.number
         self._deltas += run.deltas
         self._assembler.feed(only)
         shown = self.lens.feed(only)
@@ -259,7 +263,7 @@ class StreamRelay(Generic[P]):
                 self._take(self._decoder.close())
                 self.said_so = False  # the decoder's word: no byte of it came
         except RecursionError:
-            raise UpstreamGarbage("the upstream's stream is nested too deeply") from None
+            raise UpstreamGarbage(_TOO_DEEP) from None
         return data
 
     def _feed(self, block: bytes, events: list[SseEvent]) -> P:
@@ -272,10 +276,11 @@ class StreamRelay(Generic[P]):
             self._held.clear()
         decoded = self._decoder.feed_all(events)
         if not decoded:
-            self.quiet = True
-            self.silence.note(block)
+            if not self.ended:  # what comes behind the end says nothing, and nobody waits for more
+                self.quiet = True
+                self.silence.note(block)
         else:
-            self._in_text = type(decoded[-1]) in _TEXT
+            self._last = type(decoded[-1])
             if self.quiet:
                 self.quiet = False
                 self.silence.end()

@@ -2,7 +2,8 @@
 
 A timer per stream looks now and then whether anything was sent lately; a stream that flows costs two assignments for
 each write. The first sign begins the answer, so from then on a failure is an event of the stream (rules 113, 145). That
-is why an upstream gets some patience first: most refusals come within it, and keep their HTTP status.
+is why an upstream gets some patience first: most refusals come within it, and keep their HTTP status. What a sign is,
+the wire's own event or a comment, is decided in `engine.replies.delivery`.
 """
 
 import asyncio

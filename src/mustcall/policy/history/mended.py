@@ -1,9 +1,9 @@
 """The history as an upstream can take it, mended in a fixed order (rules 100-105, 124, 134).
 
-Reasoning is fitted to the upstream (`thoughts`), leftover markup goes (`markup`), empty assistant turns go, calls and
-results are paired (`pairing`), empty user turns get a word, and the request ends on a turn the model may answer. The
-same history always gives the same result, mending twice is mending once, and a request that needs nothing comes back
-as the same object, so that it is forwarded byte for byte.
+Reasoning is fitted to the upstream (`reasoning_state`), leftover markup goes (`leftover_markup`), empty assistant turns
+go, calls and results are paired (`pairing`), empty user turns get a word, and the request ends on a turn the model may
+answer. The same history always gives the same result, mending twice is mending once, and a request that needs nothing
+comes back as the same object, so that it is forwarded byte for byte.
 
 Where reasoning is bound to everything before it, nothing up to the end of the last turn that carries it is changed;
 what would have been mended there is reported. The exceptions are what no upstream may ever get: another issuer's
@@ -261,7 +261,10 @@ def _user(text: str) -> Message:
 
 
 def _stubs(messages: _Messages) -> tuple[Tool, ...]:
-    """Return one stub for each tool the history calls, on the wire its calls came from."""
+    """Return one stub for each tool the history calls, on the wire its calls came from.
+
+    Where the history goes to another wire, `wire.crossing.offer` makes them.
+    """
     stubs: dict[tuple[str | None, str], Tool] = {}
     for message in messages:
         for part in message.parts:

@@ -112,7 +112,10 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
                 assert_never(choice.mode)
 
     def may_force(self, tool: Tool) -> bool:
-        """Tell whether a way of asking may come down to this tool: its call would do, and it is not locked off."""
+        """Tell whether a way of asking may come down to this tool: its call would do, and it is not locked off.
+
+        Every form of asking keeps a demanded tool (rule 19).
+        """
         if self.locked and _aliases(tool)[0] in self.locked:
             return False
         names = self.names

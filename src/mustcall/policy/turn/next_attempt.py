@@ -68,7 +68,7 @@ class NextAttempt:
         #: Whether an answer that did not fit is asked for once more, alone.
         self._alone = False
         self._place = 0
-        self._kept: list[Message] = []
+        self._kept_messages: list[Message] = []
         self._reminder: Message | None = None
         self._shaped: Shaped | None = None
         self._tried: dict[Verdict, int] = {}
@@ -111,7 +111,7 @@ class NextAttempt:
     def shaped(self) -> Shaped:
         """Return the request of the next attempt; the same object when the same bytes are to be sent again."""
         if self._shaped is None:
-            tail = self._kept if self._reminder is None else [*self._kept, self._reminder]
+            tail = self._kept_messages if self._reminder is None else [*self._kept_messages, self._reminder]
             request = self._request
             for mend in self._mends:
                 request = mend(request)

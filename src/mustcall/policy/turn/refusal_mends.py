@@ -1,7 +1,7 @@
-"""What a refusal means beside the request it refused, and what of that request is changed then: a table (rule 33).
+"""What a refusal means beside the request it refused, and what of that request is changed then: a table.
 
 The words of a refusal are read in `policy.failures.rejection`; here they are seen together with what was sent. Pure:
-when a request is sent again is the turn's (`policy.turn.state`).
+when a request is sent again, and without a force that was refused (rule 33), is the turn's (`policy.turn.state`).
 """
 
 import re

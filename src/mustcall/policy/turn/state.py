@@ -230,11 +230,11 @@ class TurnState(NextAttempt):
             asked = user_turn(demand_sentence(self._named_demand(), self._wording, max(1, rung.firmness)))
             self.log.add(AdaptationKind.DIRECTIVE_ADDED, "messages", "a reminder at the tail")
             if answer is not None:
-                self._kept += [answer, asked]
+                self._kept_messages += [answer, asked]
             else:
                 self._reminder = asked
         else:
-            self._kept.clear()  # another form of asking starts afresh
+            self._kept_messages.clear()  # another form of asking starts afresh
 
     def refused(self, error: ErrorInfo) -> tuple[bool, Lesson | None]:
         """Take an upstream's refusal: whether to send again, and what it teaches. Each kind helps once in a turn."""
@@ -324,7 +324,7 @@ class TurnState(NextAttempt):
         match rejection:
             case Rejection.REASONING_STATE:
                 self._mends.append(self._without_reasoning)
-                self._kept = []
+                self._kept_messages = []
                 self.log.add(AdaptationKind.STATE_DROPPED, "reasoning", "the upstream refused it")
                 return True
             case Rejection.SCHEMA_INEXPRESSIBLE:
@@ -363,7 +363,7 @@ class TurnState(NextAttempt):
         if learnt.field == "reasoning_history":
             self._mends.append(self._without_reasoning)
         self.profile, self.plan, self._place = profile, plan, untried[0]
-        self._kept, self._reminder = [], None
+        self._kept_messages, self._reminder = [], None
         return True
 
     def passed_probe(self) -> Lesson | None:

@@ -36,9 +36,9 @@ def fetch(artifact: Artifact, directory: Path, watch: Watcher | None = None, not
             try:
                 _fill(artifact, part, place.room_prefix, say)
                 part.path.replace(place.path)
-                place.clear_rooms()  # the downloader of a killed process may have written on meanwhile
             except OSError as error:
                 raise _failure(error, artifact, part) from None
+            place.clear_rooms()  # the downloader of a killed process may have written on meanwhile
         tell(artifact.size, artifact.size)
         return place.path
 

@@ -151,7 +151,7 @@ class ChatStreamDecoder:
         text = read_text(memoryview(event)[6:-2])
         return (part[1], text) if text else None
 
-    def take_text(self, index: int, text: str) -> PartTextDelta:
+    def take_text(self, index: int, text: str, number: int | None) -> PartTextDelta:  # noqa: ARG002  chunks have none
         """Take the text of such chunks; nothing streamed is kept."""
         return PartTextDelta(index, text)
 

@@ -232,7 +232,10 @@ def _referenced_tools(request: Request) -> frozenset[str]:
 
 
 def _stubs_for_history(request: Request, wire: Wire, log: AdaptationLog) -> _Tools:
-    """Offer what the history calls, unusable, because the wire refuses tool history without tools (rule 104)."""
+    """Offer what the history calls, unusable, because the wire refuses tool history without tools (rule 104).
+
+    What an upstream refuses whatever the wire, `policy.history.mended` has given it already.
+    """
     names: dict[str, None] = {}
     for message in request.messages:
         for part in message.parts:

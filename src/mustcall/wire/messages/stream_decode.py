@@ -186,7 +186,7 @@ class MessagesStreamDecoder:
         self._written = block
         return block.index, delta[1]
 
-    def take_text(self, index: int, text: str) -> PartTextDelta:
+    def take_text(self, index: int, text: str, number: int | None) -> PartTextDelta:  # noqa: ARG002  events have none
         """Take the text of such deltas."""
         assert self._written is not None, "an event was peeled before"
         self._written.fragments.append(text)

@@ -115,6 +115,7 @@ def in_envelope(parts: tuple[Part, ...], item: JsonObject) -> tuple[Part, ...]:
 
 
 def _decode_single(kind: str, item: JsonObject, provenance: Provenance | None, fallback: str) -> Part:
+    """Read an item that is one part: a call by its `call_id`, `name` and `arguments` (rule 77), or any other."""
     match kind:
         case "reasoning":
             return _decode_reasoning(item, provenance)

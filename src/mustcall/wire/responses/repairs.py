@@ -127,14 +127,15 @@ def _identity(kind: str, item: OutputItem) -> tuple[str, str | None, str, str]:
 class ResponseOrder:
     """One stream: which repair its next event needs, after all before."""
 
-    __slots__ = ("_id", "_ids", "_items", "_marked", "_number", "agrees", "ended", "unsettled")
+    __slots__ = ("_id", "_ids", "_items", "_marked", "agrees", "ended", "number", "unsettled")
 
     def __init__(self) -> None:
         self._id: str | None = None
         self._items: list[_Progress] = []
         self._ids: set[str] = set()
         self._marked = False
-        self._number = -1
+        #: That of the last event.
+        self.number = -1
         #: Items between two events that mean one thing together.
         self.unsettled: set[_Progress] = set()
         #: Whether each content was told as a whole in the words of its deltas; who reads these says so.
@@ -159,9 +160,9 @@ class ResponseOrder:
             return "not created"
         number = value.sequence_number
         if number is not None:
-            if number <= self._number:
+            if number <= self.number:
                 return "number"
-            self._number = number
+            self.number = number
         elif type(value) is not ResponsesEvent:
             return "number"
         match value:

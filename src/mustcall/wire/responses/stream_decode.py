@@ -163,9 +163,11 @@ class ResponsesStreamDecoder:
             return None
         return last[1].index, delta.delta
 
-    def take_text(self, index: int, text: str) -> PartTextDelta:
+    def take_text(self, index: int, text: str, number: int | None) -> PartTextDelta:
         """Take the text of such deltas."""
         assert self._last is not None, "an event was peeled before"
+        if number is not None:
+            self._order.number = number
         return PartTextDelta(index, self._last[1].take(None, text, False))
 
     def close(self) -> list[Event]:
