@@ -177,9 +177,8 @@ def deeper_than(value: Any, limit: int) -> bool:
     """Whether objects and arrays nest deeper than this."""
     level: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
     for _ in range(limit):
-        objects = [one.values() for one in level if isinstance(one, dict)]
-        arrays = [one for one in level if isinstance(one, list)]
-        level = [item for one in (*objects, *arrays) for item in one if isinstance(item, _CONTAINERS)]
+        inner = [one.values() if issubclass(one.__class__, dict) else one for one in level]
+        level = [item for one in inner for item in one if isinstance(item, _CONTAINERS)]
         if not level:
             return False
     return bool(level)
