@@ -4,6 +4,8 @@
 """
 
 import sys
+from itertools import chain
+from operator import methodcaller
 from sys import getsizeof
 from typing import Any
 
@@ -84,22 +86,25 @@ def footprint(value: object) -> int:
     One of very many values is said to take more than there is. This is asked on the loop, so values are looked at a
     level at a time, nearly all of it in C.
     """
-    size, left = 0, _WALKED
+    size, left = getsizeof(value), _WALKED
     level: list[Any] = [value]
     while level:
-        left -= len(level)
+        objects = [one for one in level if one.__class__ is dict]
+        members: list[Any] = [*chain.from_iterable(objects), *chain.from_iterable(map(_values_of, objects))]
+        if len(objects) < len(level):
+            members += [member for one in level if one.__class__ in _HOLDERS for member in one]
+            structs = [one for one in level if isinstance(one, msgspec.Struct)]
+            members += chain.from_iterable(map(msgspec.structs.astuple, structs))
+        left -= len(members)
         if left < 0:
             return sys.maxsize
-        size += sum(map(getsizeof, level))
-        objects = [one for one in level if one.__class__ is dict]
-        below = [name for one in objects for name in one]
-        below += [member for one in objects for member in one.values()]
-        below += [member for one in level if one.__class__ in _HOLDERS for member in one]
-        below += [member for one in level if isinstance(one, msgspec.Struct) for member in msgspec.structs.astuple(one)]
-        level = below
+        size += sum(map(getsizeof, members))
+        level = [member for member in members if member.__class__ not in _LEAVES]
     return size
 
 
 #: So many values are looked at at most: those of over four megabytes, and about ten milliseconds.
 _WALKED = 65_536
+_values_of = methodcaller("values")
+_LEAVES = frozenset({str, bytes, int, float, bool, type(None)})
 _HOLDERS = frozenset({tuple, list, set, frozenset})
