@@ -52,9 +52,8 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
             case "direct" | "floor":
                 return f"{self.kind} {self.upstream}"
             case "before":
-                return (
-                    f"before {self.upstream if self.caller == self.upstream else f'{self.caller} -> {self.upstream}'}"
-                )
+                across = "" if self.caller == self.upstream else f"{self.caller} -> "
+                return f"before {across}{self.upstream}"
             case "peer":
                 return self.label
             case "same-wire" | "translating" | "variant":
