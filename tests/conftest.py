@@ -129,6 +129,9 @@ def pytest_collection_finish() -> None:
     if grammars is not None:
         # A gateway has few sets of dialects. Tests have one for each dialect, and compiled all of them file by file.
         vars(grammars)["_MOST_COMPILED"] = 1024
+    memo = sys.modules.get("mustcall.core.memo")
+    if memo is not None:
+        memo.owner.set(memo.Caches())  # of what tests call without a gateway or an agent around it
 
 
 @pytest.hookimpl(optionalhook=True)

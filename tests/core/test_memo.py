@@ -1,4 +1,7 @@
 import sys
+import types
+from collections.abc import Generator
+from contextvars import copy_context
 from threading import Thread
 from typing import Any
 
@@ -8,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core import memory
-from mustcall.core.memo import Bounded, Remembered
+from mustcall.core.memo import Bounded, Caches, Remembered, Store, kept, owned
 from mustcall.core.memory import footprint
 from mustcall.core.tools import Tool
+from mustcall.engine.off_loop import heavily
 
 
 def test_the_same_object_is_looked_at_once() -> None:
@@ -153,3 +157,109 @@ def test_threads_may_share_one() -> None:
     assert problems == []
     memo.keep(99, 1, 9)
     assert memo.get(99) == 1
+
+
+def _listed(text: str) -> list[str]:
+    return [text]
+
+
+def test_without_an_owner_nothing_is_kept() -> None:
+    """A single call of a pure function leaves nothing behind: everything is made anew."""
+    memo, function, store = Remembered(list[int]), kept(most=8)(_listed), Store(list[int])
+    key = (1,)
+    with owned(None):
+        assert memo.of(key) is not memo.of(key)
+        assert function("a") is not function("a")
+        assert store.here() is None
+
+
+def test_each_owner_has_its_own() -> None:
+    """What one keeps is not there for another, and goes when its owner goes."""
+    memo, function, store = Remembered(list[int]), kept(most=8)(_listed), Store(list[int])
+    key, mine, theirs = (1,), Caches(), Caches()
+    with owned(mine):
+        first, second, third = memo.of(key), function("a"), store.here()
+        with owned(theirs):
+            assert memo.of(key) is not first
+            assert function("a") is not second
+            assert store.here() is not third
+        assert memo.of(key) is first
+        assert function("a") is second
+        assert store.here() is third
+
+
+def test_what_is_kept_of_a_function_is_bounded() -> None:
+    """By the number of values and by the bytes of their arguments; arguments by name are told apart from others."""
+    made: list[tuple[str, bool]] = []
+
+    @kept(most=4, most_bytes=2_000)
+    def ask(text: str, *, loud: bool = False) -> None:
+        made.append((text, loud))
+
+    with owned(Caches()):
+        for _ in range(2):
+            ask("a")
+            ask("a", loud=True)
+        assert made == [("a", False), ("a", True)]
+        for number in range(4):
+            ask(str(number))
+        ask("a")
+        assert made[-1] == ("a", False), "the fifth of four was forgotten"
+        made.clear()
+        for _ in range(2):
+            ask("x" * 2_000)
+        assert made == [("x" * 2_000, False)] * 2
+
+
+def test_a_failure_is_not_kept() -> None:
+    """Whoever asks again is told again."""
+    made: list[str] = []
+
+    @kept(most=4)
+    def ask(text: str) -> None:
+        made.append(text)
+        raise ValueError(text)
+
+    with owned(Caches()):
+        for _ in range(2):
+            with pytest.raises(ValueError, match="a"):
+                ask("a")
+    assert made == ["a", "a"]
+
+
+async def test_a_step_in_a_thread_keeps_for_the_same_owner() -> None:
+    """Threads have no owner of their own; what goes aside is done in the name of whoever sent it there."""
+    memo, key = Remembered(list[int]), (1,)
+    with owned(Caches()):
+        assert await heavily(memo.of, key) is memo.of(key)
+    with owned(None):
+        assert await heavily(memo.of, key) is not await heavily(memo.of, key)
+
+
+def test_what_was_made_may_weigh_more_than_its_object() -> None:
+    """A compiled form is counted as well, where whoever made it knows its size."""
+    memo = Remembered(list[int], most_bytes=10_000, weigh=lambda made: 1_000 * len(made))
+    keys = [(1, 2, 3), (4, 5, 6), (7, 8, 9), tuple(range(20))]
+    with owned(Caches()):
+        first, _, third = [memo.of(key) for key in keys[:3]]
+        assert memo.of(keys[2]) is third
+        assert memo.of(keys[0]) is first
+        memo.of((10, 11, 12))
+        assert memo.of(keys[0]) is not first, "three of three thousand bytes are all there may be"
+        assert memo.of(keys[3]) is not memo.of(keys[3]), "one that is larger than all is not kept"
+
+
+def test_a_coroutine_that_nobody_finishes_ends_without_a_word() -> None:
+    """It is closed in another context than the one it began in."""
+
+    @types.coroutine
+    def wait() -> Generator[None]:
+        yield
+
+    async def work() -> None:
+        with owned(Caches()):
+            await wait()
+
+    begun = work()
+    copy_context().run(begun.send, None)
+    begun.close()

@@ -16,6 +16,7 @@ from dialects.scanning import (
     scan,
     text_of,
 )
+from mustcall.core.memo import owned
 from mustcall.dialects import DIALECTS, ArgumentDelta, CallEnd, CallStart, Standing
 from mustcall.dialects.catalogue import BY_NAME
 
@@ -108,3 +109,12 @@ def test_variants(family: str, item: Fixture) -> None:
     """The spellings and slips the formats' notes tell of are read, or refused, as decided."""
     assert family
     check(item, "auto", item.dialects, loose=item.loose)
+
+
+def test_without_an_owner_all_is_found_as_well() -> None:
+    """Who scans a text outside of a server keeps nothing of it, and finds the same."""
+    for dialect in DIALECTS:
+        for item in load(dialect.name):
+            kept = scan([item.text], dialects=[dialect.name], loose=False, tools=TOOLS)
+            with owned(None):
+                assert scan([item.text], dialects=[dialect.name], loose=False, tools=TOOLS) == kept

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core.errors import InvalidRequest
+from mustcall.core.memo import Store
 from mustcall.core.origin import Wire
 from mustcall.wire.opening import KnownTools, doubled_field, glimpse, open_body
 from mustcall.wire.registry import codec_for
@@ -163,7 +164,7 @@ def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest tools are forgotten, and read all the same; long ones are not kept."""
     monkeypatch.setattr(KnownTools, "_LONGEST", 2_000)
     known = KnownTools(most_bytes=10_000)
-    monkeypatch.setattr("mustcall.wire.opening._known", known)
+    monkeypatch.setattr("mustcall.wire.opening._known", Store(lambda: known))
     for number in range(30):
         tools = json.dumps([{"name": f"n{number:02}", "description": "d" * 1500}])
         assert _opened(f'{{"tools":{tools}}}'.encode()) == {"tools": tools.encode()}

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import InvalidRequest
+from mustcall.core.memo import Caches, owned
 from mustcall.core.origin import Wire
 from mustcall.wire.caching import decode_cache
 from mustcall.wire.caching.conversations import Conversations
+from mustcall.wire.codec import Target
 from mustcall.wire.opening import open_body
 from mustcall.wire.registry import codec_for
 
@@ -53,6 +56,41 @@ def test_what_was_read_is_written_again(wire: Wire, texts: list[str], extra: int
         origin = codec_for(wire).decode_request(body).origin
         assert origin is not None
         assert json.dumps(origin.raw) == json.dumps(json.loads(body))
+
+
+@pytest.mark.parametrize("theirs", list(Wire))
+@pytest.mark.parametrize("wire", list(Wire))
+def test_without_an_owner_nothing_is_kept(wire: Wire, theirs: Wire) -> None:
+    """A request that is read and written once, outside of a server, leaves nothing behind and comes to the same."""
+    body = _body(wire, ["a", "b"], max_tokens=9)
+    target = Target(issuer="theirs")
+    written: list[Any] = []
+    for caches in (None, None, Caches()):
+        with owned(caches):
+            request = codec_for(wire).decode_request(body, open_body(body))
+            written.append(codec_for(theirs).encode_request(request, target, AdaptationLog()))
+    assert written[0] == written[1] == written[2]
+    with owned(None):
+        first, second = [codec_for(wire).decode_request(body, open_body(body)) for _ in range(2)]
+    assert second.tools is not first.tools
+    assert second == first
+
+
+@pytest.mark.parametrize("wire", list(Wire))
+def test_settings_are_each_tenants_own(wire: Wire) -> None:
+    """What one tenant wrote beside its conversation is not the object that another one gets, whatever it sends."""
+    conversations, body = Conversations(), _body(wire, ["a"], metadata={"who": "x"})
+    with owned(Caches()):
+        first, again, other = [
+            codec_for(wire).decode_request(body, open_body(body, conversations.of(tenant, wire), wire)).origin
+            for tenant in ("one", "one", "other")
+        ]
+    assert first is not None
+    assert again is not None
+    assert other is not None
+    assert again.fields is first.fields
+    assert other.fields is not first.fields
+    assert other.fields == first.fields
 
 
 @pytest.mark.parametrize("wire", list(Wire))

@@ -12,6 +12,7 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation
 from mustcall.core.errors import MustcallError, UpstreamTimeout
+from mustcall.core.memo import Caches, owned
 from mustcall.core.origin import Wire
 from mustcall.engine.exchange import WholeReply
 from mustcall.engine.records import TurnProgress, TurnRecord
@@ -65,8 +66,9 @@ class Chunks:
     It is no generator: closing one that was never begun would not close what it reads.
     """
 
-    def __init__(self, chunks: AsyncGenerator[bytes], told: "_Told") -> None:
+    def __init__(self, chunks: AsyncGenerator[bytes], told: "_Told", caches: Caches) -> None:
         self._chunks = chunks
+        self._caches = caches
         self._told: _Told | None = told
         #: The error that the stream ends in, which its last event tells of, too.
         self.error: MustcallError | None = None
@@ -74,7 +76,8 @@ class Chunks:
 
     async def next(self) -> bytes | None:
         """Return the next piece, None at the end."""
-        piece = await anext(self._chunks, None)
+        with owned(self._caches):
+            piece = await anext(self._chunks, None)
         if piece is None:
             self._end()
         return piece
@@ -124,6 +127,10 @@ class Contract:
 
     async def answer(self, asked: ContractRequest, transport: Transport) -> ContractAnswer:
         """Take the turn over this transport. A failure is an answer, too: the wire's own error, with our code."""
+        with owned(self._service.caches):
+            return await self._answer(asked, transport)
+
+    async def _answer(self, asked: ContractRequest, transport: Transport) -> ContractAnswer:
         turn = _Told(asked, self._clock)
         codec = codec_for(asked.wire)
         try:
@@ -147,7 +154,7 @@ class Contract:
         if isinstance(reply, WholeReply):
             turn.end()
             return ContractAnswer(status=reply.status, headers=[_JSON, *headers], body=reply.body)
-        chunks = Chunks(reply.chunks, turn)
+        chunks = Chunks(reply.chunks, turn, self._service.caches)
         return ContractAnswer(status=reply.status, headers=[_EVENTS, *headers], body=reply.first, chunks=chunks)
 
 

@@ -48,8 +48,12 @@ class _Commands(LazyGroup):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mustcall")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Tool calls you can rely on, from any model."""
+    from mustcall.core.memo import Caches, owned  # noqa: PLC0415  not for `--help`
+
+    context.with_resource(owned(Caches()))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -125,7 +125,7 @@ class Folded(Generic[S, K]):
             return self._start(key)
         mark = None if self._mark is None else self._mark(key)
         known: tuple[object, S] | None = beginning.held.get(self)
-        if known is not None and known[0] is mark:
+        if known is not None and known[0] == mark:
             return known[1]
         return self._read(beginning, key, mark)
 
@@ -135,7 +135,7 @@ class Folded(Generic[S, K]):
         link = asked.past
         while link is not None:
             known: tuple[object, S] | None = link.held.get(self)
-            if known is not None and known[0] is mark:
+            if known is not None and known[0] == mark:
                 state = known[1]
                 break
             links.append(link)

@@ -1,23 +1,81 @@
-"""What was made of an object that comes again and again, remembered while it does.
+"""What comes again and again is made once and kept, in stores that belong to whoever serves it.
 
 An agent offers the same tools with every request. Codecs give equal tools as one object, and what is made of them
 (compiled schemas, tables of names) is found again by its identity, without looking at a single schema.
 
-Pure in effect: only functions that depend on nothing but the object and the hashable rest may be remembered.
+A module declares a store (`Store`, `Remembered`, `kept`) and holds nothing. What is in it belongs to the `Caches` of a
+server or of an agent's upstream, which go when their owner goes. Each request is served in its owner's name (`owned`);
+where there is no owner, as in a single call of a pure function, nothing is kept and everything is made anew.
+
+Pure in effect: only functions that depend on nothing but their arguments may be kept.
 """
 
+import re
 import sys
 from collections.abc import Callable, Hashable, Iterable
-from typing import Generic, TypeVar, TypeVarTuple
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import lru_cache, update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar, TypeVarTuple
 
 from mustcall.core.memory import footprint
 
-__all__ = ["Attached", "Bounded", "Remembered"]
+__all__ = ["Attached", "Bounded", "Caches", "Remembered", "Store", "compiled", "kept", "owned", "owner"]
 
 K = TypeVar("K", bound=Hashable)
+P = ParamSpec("P")
 T = TypeVar("T")
 V = TypeVar("V")
 Rest = TypeVarTuple("Rest")
+
+_MOST_BYTES = 4 * 1024 * 1024
+
+
+class Caches(dict["Store[Any]", Any]):
+    """The stores of one owner, by their declarations; each is made when it is first asked for.
+
+    Each is bounded, and those that hold what callers wrote are bounded in bytes. Threads may share one.
+    """
+
+    __slots__ = ()
+
+    def __missing__(self, store: "Store[T]") -> T:
+        return self.setdefault(store, store.make())
+
+
+#: In whose name this is done; None keeps nothing. A task has that of whoever started it.
+owner: ContextVar[Caches | None] = ContextVar("owner of caches", default=None)
+
+
+class owned:  # noqa: N801  a context manager that is written out because it is used for each request
+    """Keep what is made in here for the owner of these caches."""
+
+    __slots__ = ("_before", "_caches")
+
+    def __init__(self, caches: Caches | None) -> None:
+        self._caches = caches
+
+    def __enter__(self) -> None:
+        self._before = owner.set(self._caches)
+
+    def __exit__(self, *_: object) -> None:
+        # A coroutine that nobody finishes is closed in another context, where nothing was set.
+        with suppress(ValueError):
+            owner.reset(self._before)
+
+
+class Store(Generic[T]):
+    """A store, as a module declares it: `make` makes the empty one of an owner."""
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self.make = make
+
+    def here(self) -> T | None:
+        """Return the store of whoever this is done for; None if nobody keeps anything."""
+        caches = owner.get()
+        return None if caches is None else caches[self]
 
 
 class Bounded(Generic[K, T]):
@@ -67,41 +125,98 @@ class Bounded(Generic[K, T]):
             self._forgotten(key, value)
 
 
-class Remembered(Generic[V, *Rest, T]):
-    """What `make` makes of an object and the hashable rest: at most `most` values, each kept with its object.
+class Remembered(Store["Bounded[object, tuple[V, T]]"], Generic[V, *Rest, T]):
+    """What `build` makes of an object and the hashable rest: at most `most` values, each kept with its object.
 
-    So the object stays alive, and its identity its own. Bounded by the bytes of those objects as well; of a larger one
-    everything is made again.
+    So the object stays alive, and its identity its own. Bounded by the bytes of those objects as well, and by what
+    `weigh` says of what was made; of a larger one everything is made again.
     """
 
-    __slots__ = ("_make", "_values")
+    __slots__ = ("_build", "_weigh")
 
-    def __init__(self, make: Callable[[V, *Rest], T], *, most: int = 128, most_bytes: int = 4 * 1024 * 1024) -> None:
-        self._make = make
-        self._values: Bounded[object, tuple[V, T]] = Bounded(most, most_bytes)
+    def __init__(
+        self,
+        build: Callable[[V, *Rest], T],
+        *,
+        most: int = 128,
+        most_bytes: int = _MOST_BYTES,
+        weigh: Callable[[T], int] | None = None,
+    ) -> None:
+        super().__init__(lambda: Bounded(most, most_bytes))
+        self._build = build
+        self._weigh = weigh
 
     def of(self, key: V, *rest: *Rest) -> T:
         """Return what was made of this very object before, or make it."""
+        caches = owner.get()
+        if caches is None:
+            return self._build(key, *rest)
+        values: Bounded[object, tuple[V, T]] = caches[self]
         place = (id(key), *rest) if rest else id(key)
-        known = self._values.get(place)
+        known = values.get(place)
         if known is not None:
             return known[1]
-        value = self._make(key, *rest)
-        self._values.keep(place, (key, value), _size_of(key))
+        value = self._build(key, *rest)
+        size = _size_of(key)
+        values.keep(place, (key, value), size if self._weigh is None else size + self._weigh(value))
         return value
 
 
 #: The last objects that something was made of: whoever offers new tools has many things made of them at once.
-_sizes: Bounded[int, tuple[object, int]] = Bounded(8)
+_sizes: Store[Bounded[int, tuple[object, int]]] = Store(lambda: Bounded(8))
 
 
 def _size_of(key: object) -> int:
-    known = _sizes.get(id(key))
+    sizes = _sizes.here()
+    known = None if sizes is None else sizes.get(id(key))
     if known is not None:
         return known[1]
     size = footprint(key)
-    _sizes.keep(id(key), (key, size))
+    if sizes is not None:
+        sizes.keep(id(key), (key, size))
     return size
+
+
+def kept(*, most: int, most_bytes: int | None = _MOST_BYTES) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Keep what a function of hashable arguments returns: at most so many values, their arguments of so many bytes.
+
+    None is for arguments that are short for another reason (they came in the head of a request), or the operator's own.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        store = Store(lambda: _weighed(function, most, most_bytes) if most_bytes else lru_cache(most)(function))
+
+        def asked(*args: P.args, **kwargs: P.kwargs) -> T:
+            caches = owner.get()
+            return (function if caches is None else caches[store])(*args, **kwargs)
+
+        return update_wrapper(asked, function)
+
+    return decorate
+
+
+def _weighed(function: Callable[..., T], most: int, most_bytes: int) -> Callable[..., T]:
+    """Return a function that keeps what this one returns, bounded by the bytes of its arguments, too."""
+    values: Bounded[tuple[Any, ...], tuple[T]] = Bounded(most, most_bytes)
+
+    def asked(*args: Any, **kwargs: Any) -> T:
+        key = (*args, *kwargs.items()) if kwargs else args
+        known = values.get(key)
+        if known is None:
+            known = (function(*args, **kwargs),)
+            values.keep(key, known, footprint(key))
+        return known[0]
+
+    return asked
+
+
+def compiled(expression: str) -> re.Pattern[str]:
+    """Compile an expression that holds words of a caller: `re.compile` keeps the last 512 for the whole process."""
+    return _compile(expression)
+
+
+#: Without the store of `re`, where this version of Python has it apart.
+_compile: Callable[[str], re.Pattern[str]] = getattr(getattr(re, "_compiler", None), "compile", re.compile)
 
 
 class Attached(Generic[V, T]):

@@ -86,7 +86,7 @@ class Offered:
     A tool is known by a label: its bare name, or `NAMESPACE__NAME` where tools of two namespaces share the bare one.
     """
 
-    __slots__ = ("_folded", "_tools", "anything", "names")
+    __slots__ = ("_folded", "_tools", "anything", "evidence", "names")
 
     def __init__(self, tools: Iterable[Tool] | None) -> None:
         listed = {(tool.namespace, tool.name): tool for tool in tools or ()}
@@ -94,6 +94,8 @@ class Offered:
         for _, name in listed:
             counts[name] = counts.get(name, 0) + 1
         self.anything = tools is None
+        #: What shows a name to be called, compiled for those that were found behind markup (`scanning.anchored`).
+        self.evidence: dict[str, re.Pattern[str]] = {}
         #: The offered names, in order.
         self.names = tuple(counts)
         self._tools: dict[str, Tool] = {}

@@ -7,7 +7,8 @@ This file decides what a caller can choose; how the text is read is told in `sca
 """
 
 from collections.abc import Callable, Iterable
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, TypeGuard
 
 from mustcall.core.memo import Remembered
 from mustcall.core.tools import Tool
@@ -31,12 +32,24 @@ def _look_up(
     return offered, compile_grammar(select(dialects, loose=loose), offered.names)
 
 
-def _look_up_active(tools: tuple[Tool, ...], loose: bool, _version: int) -> tuple[Offered, Grammar]:
-    return _look_up("auto", tools, loose=loose)
+def _look_up_named(
+    tools: tuple[Tool, ...], dialects: Literal["auto"] | tuple[str, ...], loose: bool, _version: int
+) -> tuple[Offered, Grammar]:
+    return _look_up(dialects, tools, loose=loose)
 
 
 #: The tables for the tools of an agent, who offers the same ones with every request.
-_tables = Remembered(_look_up_active)
+_tables = Remembered(_look_up_named)
+
+
+@lru_cache(maxsize=4)
+def _without_tools(loose: bool, version: int) -> tuple[Offered, Grammar]:
+    """Return the tables of all who offer nothing."""
+    return _look_up_named((), "auto", loose, version)
+
+
+def _are_names(dialects: Iterable[str | Dialect]) -> TypeGuard[Literal["auto"] | tuple[str, ...]]:
+    return dialects == "auto" or (isinstance(dialects, tuple) and all(isinstance(each, str) for each in dialects))
 
 
 _SECTIONS = {
@@ -73,8 +86,10 @@ class Scanner(Scan):
         alone: Literal["reply", "anywhere", "never"] = "reply",
         shown: Callable[[], bool] | None = None,
     ) -> None:
-        if isinstance(tools, tuple) and dialects == "auto":
-            offered, grammar = _tables.of(tools, loose, version())
+        if isinstance(tools, tuple) and not tools and dialects == "auto":
+            offered, grammar = _without_tools(loose, version())
+        elif isinstance(tools, tuple) and _are_names(dialects):
+            offered, grammar = _tables.of(tools, dialects, loose, version())
         else:
             offered, grammar = _look_up(dialects, tools, loose=loose)
         super().__init__(
@@ -95,7 +110,7 @@ def is_plain(text: str, *, tools: tuple[Tool, ...], loose: bool = False) -> bool
 
     True for most answers there are, at the cost of two searches; False tells nothing: then scan it.
     """
-    offered, grammar = _tables.of(tools, loose, version())
+    offered, grammar = _tables.of(tools, "auto", loose, version()) if tools else _without_tools(loose, version())
     return (
         bool(text)
         and grammar.first.at(text, 0, closed=True) is None

@@ -14,6 +14,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
+from mustcall.core.memo import Caches, owned, owner
 from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply
 from mustcall.policy.limits.work_allowance import TooLong, allow, left
@@ -70,7 +71,13 @@ def here(function: Callable[..., T], *args: Any) -> T | Aside:
 async def heavily(function: Callable[..., T], *args: Any) -> T:
     """Return what a pure function gives that is known to take long."""
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_threads(), allow, MOST_TOGETHER, function, args)
+    return await loop.run_in_executor(_threads(), _in_the_name_of, owner.get(), function, args)
+
+
+def _in_the_name_of(caches: Caches | None, function: Callable[..., T], args: tuple[Any, ...]) -> T:
+    """Call a function in a thread, which has no owner of its own."""
+    with owned(caches):
+        return allow(MOST_TOGETHER, function, args)
 
 
 @cache

@@ -16,6 +16,7 @@ from mustcall.core.errors import (
     Unauthorized,
     WrongMethod,
 )
+from mustcall.core.memo import Caches, owned
 from mustcall.engine.exchange import WholeReply
 from mustcall.engine.spending.budget_account import Metering
 from mustcall.gateway.config.settings import Settings
@@ -67,6 +68,8 @@ class Gateway:
         self._accounts: Metering | None = None
         self._transport = transport
         self._clock = clock or SystemClock()
+        #: What is kept of the requests that were served: it is this gateway's, and goes with it.
+        self._caches = Caches()
         self._service: Service | None = None
         self._keeper: TraceKeeper | None = None
         self._keys = tuple(key.encode() for key in settings.client_keys)
@@ -83,7 +86,8 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
         if scope["type"] == "http":
-            await (self._page if self._page.takes(scope) else self._http)(scope, receive, send)
+            with owned(self._caches):
+                await (self._page if self._page.takes(scope) else self._http)(scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         else:
@@ -181,7 +185,7 @@ class Gateway:
                 learnt=None if before is None else before.learnt,
                 measured=None if before is None else before.measured,
                 failures=None if before is None else before.failures,
-                caches=None if before is None else before.caches,
+                caches=self._caches,
                 events=self.events,
             )
         return self._service

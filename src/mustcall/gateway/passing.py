@@ -4,8 +4,9 @@ A withheld header is listed with its reason. What no row names passes, so that h
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import NamedTuple
+
+from mustcall.core.memo import kept
 
 __all__ = ["MOST_HEADERS", "MOST_PASSED", "WITHHELD", "WithheldHeaders", "markdown", "passed", "withheld"]
 
@@ -93,13 +94,12 @@ WITHHELD = (
 )
 
 
-@lru_cache(maxsize=1024)
 def withheld(name: str) -> WithheldHeaders | None:
     """Return why a header of this lower-case name stays here, None where it passes."""
     return next((row for row in WITHHELD if row.covers(name)), None)
 
 
-@lru_cache(maxsize=64)
+@kept(most=64, most_bytes=None)
 def _passing(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return which of an answer's headers are not withheld; an upstream sends the same ones every time."""
     return tuple([name for name in names if withheld(name) is None])

@@ -10,7 +10,7 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
 from mustcall.core.errors import InvalidRequest, MustcallError, UnknownModel
-from mustcall.core.memo import Bounded
+from mustcall.core.memo import Bounded, Caches, Store, owned
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.engine.exchange import Inbound, StreamedReply, WholeReply
 from mustcall.engine.off_loop import heavily
@@ -42,7 +42,6 @@ from mustcall.upstream.endpoint import Endpoint, caller_key
 from mustcall.upstream.listing import ask_models
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport
-from mustcall.wire.caching.caches import Caches
 from mustcall.wire.caching.conversations import Conversations, Tenant
 from mustcall.wire.codec import Peek
 from mustcall.wire.opening import Fields, doubled_field, glimpse, open_body
@@ -67,6 +66,10 @@ _JOB = "background"
 _Routed = tuple[Endpoint, str | None, tuple[Adaptation, ...]]
 
 
+#: What is kept of conversations, which threads may read.
+_CONVERSATIONS = Store(lambda: Conversations(lock=Lock()))
+
+
 class Service:
     """The operations behind the routes."""
 
@@ -86,8 +89,10 @@ class Service:
         events: EventStream = PROCESS,
     ) -> None:
         self._settings = settings
-        self._caches = Caches(Conversations(lock=Lock())) if caches is None else caches
-        warm()
+        self._caches = Caches() if caches is None else caches
+        self._conversations = self._caches[_CONVERSATIONS]
+        with owned(self._caches):
+            warm()
         self.transport = transport
         self.clock = clock
         self._doors = settings.doors
@@ -128,7 +133,7 @@ class Service:
 
     @property
     def caches(self) -> Caches:
-        """What is kept of the requests that were read."""
+        """What is kept of the requests that were read. Whoever serves one does so in the name of these (`owned`)."""
         return self._caches
 
     @property
@@ -142,8 +147,8 @@ class Service:
             "facts": self._turns.learnt.size,
             "tallies": self._turns.learnt.tallies.size,
             "issued": len(self._turns.issued),
-            "conversations": len(self._caches.conversations),
-            "conversation_bytes": self._caches.conversations.size,
+            "conversations": len(self._conversations),
+            "conversation_bytes": self._conversations.size,
             "failures": len(self._failures),
         }
 
@@ -160,7 +165,7 @@ class Service:
     ) -> WholeReply | StreamedReply:
         """Serve one request for one reply. `caller` are the headers as they came, `headers` what upstreams may see."""
         tenant = progress.tenant = tenant_of(caller or headers)
-        conversations = self._caches.conversations.of(tenant, wire)
+        conversations = self._conversations.of(tenant, wire)
         came, fields = body, await _open(body, conversations, wire, self._settings.limits.body_elements)
         controls, body = take_controls(body, headers, self._turns.operator.controls, fields)
         repeats = retries_itself(headers)

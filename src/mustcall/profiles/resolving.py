@@ -1,14 +1,14 @@
 """Which profile a model has at an endpoint: every entry that matches, merged field by field, the most specific last.
 
 Nothing known gives the defaults of `Profile`, which are the safe side (rule 74). After the first time for a model the
-answer comes from a bounded cache.
+answer comes from a bounded store.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 import msgspec
 
+from mustcall.core.memo import kept
 from mustcall.core.origin import Wire
 from mustcall.policy.facts.profile import Profile
 from mustcall.profiles.catalogue import ProfileEntry, Specificity, heaviest, load
@@ -18,7 +18,6 @@ from mustcall.profiles.patterns import LONGEST_NAME, is_local, place_of, spellin
 
 __all__ = ["Resolved", "resolve"]
 
-_REMEMBERED = 1024
 _UNKNOWN = Profile()
 
 
@@ -91,7 +90,7 @@ def _stands(fact: Fact, over: Fact | None) -> bool:
     return fact.observed is not Observed.PROBED or fact.when >= over.when
 
 
-_remembered = lru_cache(maxsize=_REMEMBERED)(_resolve)
+_remembered = kept(most=1024, most_bytes=None)(_resolve)
 
 
 def _name(entries: Sequence[ProfileEntry]) -> str:

@@ -1,10 +1,10 @@
 """An upstream as configured: where it is, which wire it speaks, whose key opens it."""
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 import msgspec
 
+from mustcall.core.memo import kept
 from mustcall.core.origin import Wire
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.upstream.seam import Timeouts
@@ -78,7 +78,7 @@ def forwarded(caller: Mapping[str, str]) -> dict[str, str]:
     return {name: caller[name] for name in _forwarded_names(tuple(caller))}
 
 
-@lru_cache(maxsize=64)
+@kept(most=64, most_bytes=None)
 def _forwarded_names(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return which of a caller's headers are forwarded; a client sends the same ones every time."""
     return tuple([name for name in names if name in _FORWARDED or name.startswith(_FORWARDED_PREFIXES)])

@@ -12,7 +12,7 @@ import re
 
 import msgspec
 
-from mustcall.core.memo import Bounded
+from mustcall.core.memo import Bounded, Store
 from mustcall.core.origin import Wire
 from mustcall.wire.caching.conversations import Known, Tenant
 from mustcall.wire.codec import Peek
@@ -88,7 +88,7 @@ class KnownTools:
         return tools
 
 
-_known = KnownTools()
+_known = Store(KnownTools)
 
 
 def open_body(body: bytes, conversations: Tenant | None = None, wire: Wire | None = None) -> Fields | None:
@@ -129,9 +129,9 @@ def _around_messages(body: bytes, conversations: Tenant, listed: str) -> Opened 
 def _opened(body: bytes) -> Fields:
     """Read all of a body."""
     fields = _fields.decode(body)
-    tools = fields.get("tools")
-    if tools is not None:
-        fields["tools"] = _known.note(tools)
+    tools, known = fields.get("tools"), _known.here()
+    if tools is not None and known is not None:
+        fields["tools"] = known.note(tools)
     return fields
 
 
@@ -141,13 +141,14 @@ def _around_tools(body: bytes) -> Fields | None:
     They are taken out and a text is put in their place. If that text is the value of `tools` in what is left, a whole
     value stood there, so what is left is the rest of the body, whatever the bytes around them try to look like.
     """
-    at = body.find(_TOOLS)
-    if at < 0:
+    lists = _known.here()
+    at = -1 if lists is None else body.find(_TOOLS)
+    if lists is None or at < 0:
         return None
     start = at + len(_TOOLS)
     if body[start : start + 1] == b" ":
         start += 1
-    known = _known.find(body, start)
+    known = lists.find(body, start)
     if known is None:
         return None
     written, tools = known

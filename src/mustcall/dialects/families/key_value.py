@@ -6,9 +6,9 @@ value is bare text between its own brackets.
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
 from mustcall.core.errors import UnsupportedFeature
+from mustcall.core.memo import kept
 from mustcall.dialects.dialect import A_NAME, Dialect, Opener, Renderer, WrittenCall
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.xml_params import plain_value
@@ -39,16 +39,21 @@ _VCP_KEY = re.compile(r"[A-Za-z0-9_]*+")
 _VCP_END = marks_of("「末」")
 
 
-@lru_cache(maxsize=16)
-def _ends(suffix: str) -> Ends:
+def _ends_with(suffix: str) -> Ends:
     return Ends(f"</arg_value{suffix}>", (f"<arg_key{suffix}>", f"</tool_call{suffix}>"))
+
+
+_kept_ends = kept(most=16)(_ends_with)
+#: With the suffixes that models are known for; any other is a model's own word.
+_ENDS = {suffix: _ends_with(suffix) for suffix in ("", ":opensource")}
 
 
 def _pairs(span: Span, name: str, suffix: str = "") -> Parse[None]:
     """Read the pairs and the call's closing tag; all tags carry the suffix."""
     reader = span.reader
     writer = ArgumentWriter(span.begin(name))
-    key_tag, call_end = _ends(suffix).followers
+    ends = _ENDS.get(suffix) or _kept_ends(suffix)
+    key_tag, call_end = ends.followers
     while True:
         yield from blanks(reader)
         tag = yield from accept_any(reader, (key_tag, call_end))
@@ -61,7 +66,7 @@ def _pairs(span: Span, name: str, suffix: str = "") -> Parse[None]:
         yield from expect(reader, f"</arg_key{suffix}>")
         yield from blanks(reader)
         yield from expect(reader, f"<arg_value{suffix}>")
-        yield from read_raw_value(writer, writer.key(key.strip()), _ends(suffix))
+        yield from read_raw_value(writer, writer.key(key.strip()), ends)
 
 
 def _glm(span: Span) -> Parse[None]:

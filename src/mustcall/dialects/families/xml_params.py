@@ -8,11 +8,11 @@ call ends with its own closing tag; wrappers around it may be missing on either 
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
 import msgspec
 
 from mustcall.core.errors import UnsupportedFeature
+from mustcall.core.memo import kept
 from mustcall.dialects.dialect import A_NAME, Dialect, Opener, Parser, Renderer, WrittenCall
 from mustcall.dialects.events import Reason
 from mustcall.dialects.reading.envelope import dump, read_array, read_body, read_envelopes
@@ -62,9 +62,12 @@ class Tags(msgspec.Struct, frozen=True):
     doubled: bool = False
 
 
-@lru_cache(maxsize=64)
 def invoke_tags(prefix: str = "") -> Tags:
     """Return the tags of `<invoke name=…><parameter name=…>` under a namespace prefix."""
+    return _INVOKE_TAGS.get(prefix) or _kept_tags(prefix)
+
+
+def _invoke_tags(prefix: str) -> Tags:
     parameter, end = f"<{prefix}parameter name=", f"</{prefix}invoke>"
     return Tags(
         f"<{prefix}invoke name=",
@@ -73,6 +76,11 @@ def invoke_tags(prefix: str = "") -> Tags:
         Ends(f"</{prefix}parameter>", (parameter, end), breaker=f'{parameter}"{{key}}">'),
         doubled=prefix == "atem:",
     )
+
+
+_kept_tags = kept(most=64)(_invoke_tags)
+#: Under the prefixes that models are known for; any other is a model's own word.
+_INVOKE_TAGS = {prefix: _invoke_tags(prefix) for prefix in ("", "antml:", "atem:", "steptml:")}
 
 
 QWEN = Tags(

@@ -6,7 +6,7 @@ part of the value. Everything else waits for its end: what is no value of its de
 """
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -39,7 +39,7 @@ _CDATA, _CDATA_END = "<![CDATA[", "]]>"
 _LEAKED = str.maketrans("ĠĊ", " \n")
 
 
-class Ends(msgspec.Struct, frozen=True):
+class Ends(msgspec.Struct, frozen=True, dict=True):
     """What ends a value: its closing tag, and the markup that must follow it.
 
     `wrapped` values stand on lines of their own; one newline on each side, of the same kind, is not theirs. `breaker`
@@ -63,8 +63,13 @@ class Ends(msgspec.Struct, frozen=True):
 
         No key is among it: compiling one expression per set of keys would cost more than reading the call.
         """
-        breakers = ("\n" + mark for mark in (self.breaker.partition("{key}")[0], self.end_breaker) if mark)
-        return marks_of(self.closer, newline + self.closer, *breakers)
+        # Kept with the tags it belongs to: some hold a prefix that a model wrote.
+        held: Any = self.__dict__  # a plain dict, whatever the type of a frozen value says
+        known: Marks | None = held.get(newline)
+        if known is None:
+            breakers = ("\n" + mark for mark in (self.breaker.partition("{key}")[0], self.end_breaker) if mark)
+            known = held[newline] = Marks((self.closer, newline + self.closer, *breakers))
+        return known
 
 
 class ArgumentWriter:

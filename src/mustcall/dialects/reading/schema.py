@@ -8,9 +8,9 @@ not come here). It validates nothing.
 import math
 import re
 from enum import Enum
-from functools import lru_cache
 from typing import Any, cast
 
+from mustcall.core.memo import kept
 from mustcall.core.origin import JsonObject
 from mustcall.dialects.names import fold
 from mustcall.dialects.reading.jsontext import quote, read_value
@@ -146,7 +146,7 @@ def child_schema(schema: JsonObject | None, key: str | None, root: JsonObject | 
     return _mapping(schema.get("additionalProperties"))
 
 
-@lru_cache(maxsize=256)
+@kept(most=256)
 def _by_fold(names: tuple[str, ...]) -> dict[str, str | None]:
     """Return names by how they look apart from case and separators, None where that is ambiguous.
 

@@ -6,9 +6,9 @@ end of an empty call. It promotes nothing.
 """
 
 import re
-from functools import lru_cache
 from typing import cast
 
+from mustcall.core.memo import compiled, kept
 from mustcall.dialects.events import Malformed, Reason, ScanEvent
 from mustcall.dialects.names import Offered
 
@@ -135,7 +135,10 @@ class NameWatch:
         properties: object = schema.get("properties")
         # A schema comes from outside: only its shape is certain here.
         keys = tuple(cast("dict[str, object]", properties)) if isinstance(properties, dict) else ()
-        evidence = _evidence(name, keys).search(behind)
+        signs = self._offered.evidence.get(name)
+        if signs is None:
+            signs = self._offered.evidence[name] = _evidence(name, keys)
+        evidence = signs.search(behind)
         if evidence is not None and not ({"type", "properties"}.isdisjoint(keys) and _DEFINITION.match(behind)):
             self._reports.append((found.group() + behind[: evidence.end()], name))
         used = evidence.end() if evidence is not None else 0
@@ -150,14 +153,14 @@ def mentions_called(text: str, offered: Offered) -> bool:
     return _names(names).search(f"{text}\n") is not None
 
 
-@lru_cache(maxsize=64)
+@kept(most=64)
 def _names(names: tuple[str, ...]) -> re.Pattern[str]:
     words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     # One set of characters begins it, and not one of two: then the search skips ahead to them.
-    return re.compile(rf"{_MARK}(?:(?<!\]){_COMMAND}|{_LINE_BEFORE})({words})(?=[^\w\-])")
+    return compiled(rf"{_MARK}(?:(?<!\]){_COMMAND}|{_LINE_BEFORE})({words})(?=[^\w\-])")
 
 
-@lru_cache(maxsize=64)
+@kept(most=64)
 def _watched(names: tuple[str, ...]) -> tuple[re.Pattern[str] | None, bool, int]:
     """Return how names are found, whether one may stand in another (`now` in `now.get`), and the longest's length."""
     nested = any(re.search(r"[^\w\-]", name) for name in names)
@@ -168,7 +171,6 @@ def _watched(names: tuple[str, ...]) -> tuple[re.Pattern[str] | None, bool, int]
     )
 
 
-@lru_cache(maxsize=256)
 def _evidence(name: str, keys: tuple[str, ...]) -> re.Pattern[str]:
     """Return what shows a name to be called: a parameter in markup, an empty call, or the name's own closing tag."""
     signs = [rf"\A{_EMPTY_CALL}", rf"</{re.escape(name)}>"]
@@ -176,4 +178,4 @@ def _evidence(name: str, keys: tuple[str, ...]) -> re.Pattern[str]:
         words = "|".join(re.escape(key) for key in keys)
         signs.append(rf">[ \t]*(?:{words})[ \t]*</")
         signs.append(rf"[\"'<\[{{(,|=「『][ \t]*\\*[\"']?(?:{words})\\*[\"'」』]?[ \t]*[:=>]|\s(?:{words})=")
-    return re.compile("|".join(signs))
+    return compiled("|".join(signs))

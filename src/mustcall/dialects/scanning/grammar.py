@@ -10,9 +10,12 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 from html import escape
+from itertools import chain
 
 import msgspec
 
+from mustcall.core.memo import Bounded, Store
+from mustcall.core.memory import footprint
 from mustcall.dialects.dialect import A_NAME, TOOL, Dialect, Opener
 from mustcall.dialects.reading.reader import Reader
 from mustcall.dialects.reasoning import (
@@ -117,6 +120,7 @@ class Grammar:
         "marks",
         "names",
         "names_matter",
+        "ours",
     )
 
     def __init__(self, dialects: tuple[Dialect, ...], names: tuple[str, ...]) -> None:
@@ -149,6 +153,10 @@ class Grammar:
             self._entry(quotation).quotation = closers
         for first in FIRST_CONTROLS:
             self._entry(first, Anchor.FIRST)
+        closers = ((entry.result, *entry.quotation) for entry in self.entries.values())
+        named = {m for d in dialects for o in d.openers if TOOL in o.marker for m in _expand(o.marker, names)}
+        #: The markers and their ends that no caller and no model had a part in.
+        self.ours = frozenset({"\n", *self.entries, *chain.from_iterable(closers)}) - named
         # What counts at the reply's first character only is not looked for in prose.
         self.first = Marks(marker for marker, entry in self.entries.items() if entry.counts_first)
         sought = {marker: entry for marker, entry in self.entries.items() if entry.anchor is not Anchor.FIRST}
@@ -241,17 +249,29 @@ def compile_grammar(dialects: tuple[Dialect, ...], names: tuple[str, ...]) -> Gr
     """Return the table for these dialects; `names` are the offered tools, needed where a marker contains one."""
     # A table holds its dialects, so their ids stay theirs as long as the table is kept.
     key = tuple(map(id, dialects))
-    grammar = _COMPILED.get(key)
-    if grammar is None or (grammar.names_matter and grammar.names != names):
-        if len(_COMPILED) >= _MOST_COMPILED:
-            _COMPILED.clear()
-        grammar = _COMPILED[key] = Grammar(dialects, names)
+    known, named = _COMPILED.get(key), _named.here()
+    if known is None and named is not None:
+        known = named.get((key, names))
+    if known is not None:
+        return known
+    grammar = Grammar(dialects, names)
+    if grammar.names_matter:
+        if named is not None:
+            named.keep((key, names), grammar, footprint(names))
+        return grammar
+    if len(_COMPILED) >= _MOST_COMPILED:
+        _COMPILED.clear()
+    _COMPILED[key] = grammar
     return grammar
+
+
+#: Tables that hold the names of tools.
+_named: Store[Bounded[tuple[tuple[int, ...], tuple[str, ...]], Grammar]] = Store(lambda: Bounded(64, 256 * 1024))
 
 
 @lru_cache(maxsize=256)
 def marks_of(*markers: str) -> Marks:
-    """Return these markers compiled, once for all who ask."""
+    """Return these markers compiled, once for all who ask: markers of ours, and none that a model wrote."""
     return Marks(markers)
 
 

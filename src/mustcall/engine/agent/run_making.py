@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic
 import msgspec
 
 from mustcall.core.errors import ConfigError
+from mustcall.core.memo import owned
 from mustcall.engine.agent.events import RunFinished
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.prompts import History, Prompt, read_history, read_prompt
@@ -77,7 +78,8 @@ class RunMaker(Generic[Deps]):
     _shared: Shared[tuple[Turns, Roster, Turns | None]]
 
     def _answering(self, output: Output | None, hops: int | None) -> Answering | None:
-        return answering_for(output or self.output, self._plan.controls.hops if hops is None else hops)
+        with owned(self.upstream.caches):
+            return answering_for(output or self.output, self._plan.controls.hops if hops is None else hops)
 
     def _start(self, prompt: Prompt, after: After, force: bool | str | None, answering: Answering | None) -> Start:
         """Return what a run is started with."""
@@ -144,11 +146,17 @@ class RunMaker(Generic[Deps]):
                 await emit(RunFinished(run.result()))
 
     async def _drive(self, run: AgentRun, emit: Emit) -> RunResult[Any]:
-        async with self._shared.use() as (turns, roster, planning):
-            if planning is not None and isinstance(run, PlannedRun):
-                run.plan_with(planning)
-            ruled = turns.ruled_by((*self.rules, *self._rules_for(run.deps))) if self._rules_of else turns
-            return await run.drive(ruled, roster, emit)
+        with owned(self.upstream.caches):
+            async with self._shared.use() as (turns, roster, planning):
+                return await self._driven(run, emit, turns, roster, planning)
+
+    async def _driven(
+        self, run: AgentRun, emit: Emit, turns: Turns, roster: Roster, planning: Turns | None
+    ) -> RunResult[Any]:
+        if planning is not None and isinstance(run, PlannedRun):
+            run.plan_with(planning)
+        ruled = turns.ruled_by((*self.rules, *self._rules_for(run.deps))) if self._rules_of else turns
+        return await run.drive(ruled, roster, emit)
 
     def _rules_for(self, deps: Any) -> Iterable[GroundingRule]:
         """Return the rules of a run that depend on what it is given; raise `ConfigError` for those that cannot be."""

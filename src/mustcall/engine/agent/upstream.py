@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mustcall.core.errors import ConfigError
+from mustcall.core.memo import Caches
 from mustcall.core.origin import Wire
 from mustcall.engine.sharing import Shared
 from mustcall.engine.spending.accounts import MemoryBreakers
@@ -76,6 +77,8 @@ class Upstream:
         self.clock: Clock = clock or SystemClock()
         #: What refusals teach, for every agent on this upstream.
         self.learnt = Learnt()
+        #: What is kept of the runs on it: an agent's tools are compiled once.
+        self.caches = Caches()
         #: Whether it keeps failing, for every agent whose budget has a breaker.
         self.breakers: Breakers = MemoryBreakers(self.clock)
         self.stateful = stateful

@@ -7,9 +7,9 @@ class, or the one attribute of theirs that is declared as it.
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, get_origin, get_type_hints
 
+from mustcall.core.memo import kept
 from mustcall.core.parts import ToolCall
 from mustcall.engine.tooling.definition import ToolContext
 
@@ -64,7 +64,7 @@ def asked_with(question: Callable[..., Any], call: ToolCall, context: ToolContex
     return lambda: question(call, value)
 
 
-@lru_cache(maxsize=256)
+@kept(most=256, most_bytes=None)
 def _second(question: Callable[..., Any]) -> Any:
     """Return the type of a question's second parameter, None where it has one only."""
     try:

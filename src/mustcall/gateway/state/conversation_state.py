@@ -11,13 +11,13 @@ import hashlib
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 import msgspec
 
 from mustcall.core.adaptation import AdaptationLog
 from mustcall.core.errors import InvalidRequest, LedgerError, MustcallError, UnknownState
+from mustcall.core.memo import kept
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.streams.assembler import Assembler
 from mustcall.engine.exchange import StreamedReply, WholeReply
@@ -53,7 +53,7 @@ def tenant_of(headers: Mapping[str, str]) -> str:
     return tenant_of_key(key) if key else ""
 
 
-@lru_cache(maxsize=256)
+@kept(most=256, most_bytes=None)
 def tenant_of_key(key: str | None) -> str:
     """Return a digest of a caller's key, from which the key cannot be told; nothing for no key."""
     return hashlib.sha256(b"mustcall tenant\0" + key.encode("utf-8", "surrogateescape")).hexdigest()[:24] if key else ""

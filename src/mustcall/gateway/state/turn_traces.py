@@ -4,11 +4,11 @@ Made for every turn of a gateway with a ledger, so it reads each property once.
 """
 
 import re
-from functools import lru_cache
 
 import msgspec
 
 from mustcall.core.errors import MustcallError
+from mustcall.core.memo import kept
 from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.parts import Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply, Usage
@@ -77,7 +77,7 @@ def said(reply: Reply) -> bytes:
     return msgspec.json.encode({"finish": str(reply.finish), "parts": parts})
 
 
-@lru_cache(maxsize=64)
+@kept(most=64, most_bytes=None)
 def client_of(agent: str) -> str:
     """Return the program of a `User-Agent`: its first product, without a version. Clients are few and come often."""
     found = _PRODUCT.match(agent)

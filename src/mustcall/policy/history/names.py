@@ -20,7 +20,7 @@ import msgspec
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.history import Folded, beginning_of
-from mustcall.core.memo import Remembered
+from mustcall.core.memo import Remembered, kept
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Part, ToolCall, ToolReference, ToolResult
 from mustcall.core.request import Request
@@ -64,7 +64,7 @@ class _Rule(msgspec.Struct, frozen=True):
         return min(self.length, _LONGEST) if self.length else _LONGEST
 
 
-@lru_cache(maxsize=16384)
+@kept(most=16384)
 def _allows(pattern: re.Pattern[str] | None, length: int, text: str) -> bool:
     """Tell whether a text is legal; agents offer the same names with every request."""
     fits = _PLAIN.fullmatch(text) is not None and (not length or len(text) <= length)

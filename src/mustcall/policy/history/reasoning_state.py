@@ -10,7 +10,6 @@ It knows no wire's spelling; which forms a codec can carry is the codec's busine
 from collections import Counter
 from collections.abc import Callable
 from enum import Enum
-from functools import lru_cache
 from typing import Any, cast
 
 import msgspec
@@ -76,12 +75,7 @@ class _Taker(msgspec.Struct, frozen=True):
 
     def mark(self) -> object:
         """Return what stands for all that a thought's fate depends on."""
-        return _mark(self.profile.reasoning_field, _wants_signatures(self.profile), self.issuer)
-
-
-@lru_cache(maxsize=1024)
-def _mark(*_: object) -> object:
-    return object()
+        return self.profile.reasoning_field, _wants_signatures(self.profile), self.issuer
 
 
 def keeps_reasoning(request: Request, profile: Profile, issuer: str) -> bool:

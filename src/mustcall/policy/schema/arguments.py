@@ -224,7 +224,11 @@ def _prepare_tool(tool: Tool) -> _Prepared | None:
     return None if tool.parameters is None else _prepare(object_schema(tool.parameters))
 
 
-_prepared = Remembered(_prepare_tool, most=512)
+def _weigh(prepared: _Prepared | None) -> int:
+    return 0 if prepared is None or prepared.validator is None else prepared.validator.weight
+
+
+_prepared = Remembered(_prepare_tool, most=512, most_bytes=64 * 1024 * 1024, weigh=_weigh)
 
 
 def _check_object(tool: Tool, subject: _Subject, prepared: _Prepared, *, null_is_absent: bool) -> Checked:

@@ -1,6 +1,6 @@
 """The one place where values are held against a schema: compiled once, never fetched for, with a bound on the work.
 
-A schema is compiled by `jsonschema-rs` (cached by its text, bounded). One that it refuses, that is larger than
+A schema is compiled by `jsonschema-rs` (kept by its text, bounded). One that it refuses, that is larger than
 `LARGEST_SCHEMA` or whose work cannot be bounded (`workload`) is no reason to fail: it is reported as not checkable. A
 value that would take more than `MOST_STEPS` steps does not fit: nobody can say that it does. `format` is an
 annotation, not a check, as JSON Schema has it. Which schema applies is decided elsewhere; what is wrong with a value
@@ -9,11 +9,12 @@ that does not fit is found in `misfits`.
 Cost: linear in value times the schema's effort. Valid arguments cost one `is_valid`: about 1 µs for a small object.
 """
 
+import re
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from mustcall.core.memo import Bounded
+from mustcall.core.memo import Bounded, Store
 from mustcall.core.origin import JsonObject
 from mustcall.policy.limits.work_allowance import spend
 from mustcall.policy.schema.misfits import Misfits
@@ -29,6 +30,14 @@ __all__ = ["LARGEST_SCHEMA", "Checker", "fits", "problems_in", "schema_fault", "
 #: The longest text of a schema that is compiled, in characters: compiling it takes about 50 ms, and is done once.
 LARGEST_SCHEMA = 131_072
 _LARGEST_CACHED = 65_536
+#: The bytes that all compiled schemas take that are kept.
+_MOST_CACHED = 128 * 1024 * 1024
+#: What a character of a schema takes when it is compiled, in bytes, and what a pattern and a repetition in it take
+#: beside that (measured, rounded up). A repeated group may hold others, so it may take all that a pattern may.
+_TAKEN = 24
+_PATTERN = 32 * 1024
+_REPEATED = 1024
+_REPETITION = re.compile(r"(\))?\{(\d+)(?:,(\d*))?\}")
 #: What counting and compiling a character of a schema costs, in steps: measured at up to 3 µs.
 _COMPILING = 100
 _BACKTRACKS = 100_000
@@ -45,9 +54,11 @@ _BASE = "urn:mustcall:schema"
 class Checker:
     """A compiled schema and what checking by it may cost."""
 
-    __slots__ = ("_effort", "_library", "_parts", "cheap", "is_valid", "schema")
+    __slots__ = ("_effort", "_library", "_parts", "cheap", "is_valid", "schema", "weight")
 
-    def __init__(self, library: "Validator", schema: JsonObject, effort: SchemaWorkload) -> None:
+    def __init__(self, library: "Validator", schema: JsonObject, effort: SchemaWorkload, weight: int) -> None:
+        #: About how many bytes it takes.
+        self.weight = weight
         self._library = library
         self._effort = effort
         self._parts: _Parts | None = None
@@ -112,13 +123,25 @@ def _built(schema: JsonObject) -> "Checker | Uncountable | tuple[str | int, ...]
         return ()
     if len(text) > LARGEST_SCHEMA:
         return Uncountable()
-    known = _kept.get(text)
+    checkers = _checkers.here()
+    known = None if checkers is None else checkers.get(text)
     if known is None:
         spend(len(text) * _COMPILING)  # compiled all the same: what does not fit in here is compiled elsewhere
         known = _build(text)
-        if len(text) <= _LARGEST_CACHED:
-            _kept.keep(text, known)
+        if checkers is not None and len(text) <= _LARGEST_CACHED:
+            checkers.keep(text, known, known.weight if isinstance(known, Checker) else len(text))
     return known
+
+
+def _weight(text: str) -> int:
+    """Return about how many bytes a schema takes when it is compiled, from its text."""
+    weight = _TAKEN * len(text)
+    if '"pattern' not in text:
+        return weight
+    for group, least, most in _REPETITION.findall(text):
+        times = int((most or least)[:8])
+        weight += _LARGEST_PATTERN if group else min(_REPEATED * times, _LARGEST_PATTERN)
+    return weight + _PATTERN * text.count('"pattern')
 
 
 def _build(text: str) -> "Checker | Uncountable | tuple[str | int, ...]":
@@ -142,7 +165,7 @@ def _build(text: str) -> "Checker | Uncountable | tuple[str | int, ...]":
             break
         try:
             library = compiler(form, offline=True, validate_formats=False, pattern_options=_patterns())
-            return Uncountable() if effort.unknown else Checker(library, form, effort)
+            return Uncountable() if effort.unknown else Checker(library, form, effort, _weight(text))
         except ValueError as error:
             fault = fault or tuple(cast("ValidationError", error).instance_path if hasattr(error, "kind") else ())
     return fault
@@ -154,7 +177,9 @@ def _patterns() -> Any:
     return FancyRegexOptions(backtrack_limit=_BACKTRACKS, size_limit=_LARGEST_PATTERN)
 
 
-_kept: "Bounded[str, Checker | Uncountable | tuple[str | int, ...]]" = Bounded(1024)
+_checkers: "Store[Bounded[str, Checker | Uncountable | tuple[str | int, ...]]]" = Store(
+    lambda: Bounded(8192, _MOST_CACHED)
+)
 
 
 def _with_null(node: JsonObject, _path: tuple[str | int, ...]) -> JsonObject:

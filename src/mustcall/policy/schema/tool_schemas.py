@@ -10,13 +10,12 @@ Cost: one encoding of each schema per request; the work itself is done once per 
 import hashlib
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, assert_never, cast
 
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
-from mustcall.core.memo import Remembered
+from mustcall.core.memo import Remembered, kept
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind
 from mustcall.core.request import Request
@@ -104,7 +103,7 @@ def _compile(text: bytes, target: SchemaTarget, strict: bool) -> Compiled:
             assert_never(target)
 
 
-_cached = lru_cache(maxsize=1024)(_compile)
+_cached = kept(most=8192, most_bytes=8 * 1024 * 1024)(_compile)
 
 
 def _sound(schema: JsonObject, report: Reduction) -> JsonObject:

@@ -21,12 +21,12 @@ than a trigger has words.
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 
 import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.history import Folded, beginning_of
+from mustcall.core.memo import compiled, kept
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Part, Text, ToolResult
 from mustcall.core.request import Request
@@ -247,7 +247,7 @@ def _is_solid(character: str) -> bool:
     return character.isalnum()
 
 
-@lru_cache(maxsize=1024)
+@kept(most=1024, most_bytes=None)
 def _phrases(triggers: tuple[str, ...] | str) -> tuple[tuple[str, str], ...]:
     """Return each phrase with its longest literal, which most texts do not hold."""
     # A phrase without a letter or digit is refused by `check_rules`; here it matches nothing.
@@ -258,10 +258,10 @@ def _phrases(triggers: tuple[str, ...] | str) -> tuple[tuple[str, str], ...]:
     )
 
 
-@lru_cache(maxsize=4096)
+@kept(most=4096, most_bytes=None)
 def _expression(phrase: str) -> re.Pattern[str]:
     """Return the expression for a phrase: made when a text holds its literal, because compiling takes milliseconds."""
-    return re.compile(_BETWEEN.join(map(_word, phrase.split())))
+    return compiled(_BETWEEN.join(map(_word, phrase.split())))
 
 
 def _word(word: str) -> str:

@@ -10,7 +10,6 @@ Cost: linear in the message; longer sentences than people write sums in are not 
 
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 
 from mustcall.policy.words.numerals import ORDINALS, Token, is_number, tokens_of
 from mustcall.policy.words.sum_values import SumValue, bracketed, joined, percent_of, powered
@@ -49,7 +48,6 @@ def sums_in(message: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(expression for expression in found if expression is not None))
 
 
-@lru_cache(maxsize=256)
 def _sum_of(sentence: str) -> str | None:
     """Return the sum that a sentence is, None if it is something else."""
     lowered = sentence.lower().replace("\u2019", "'")

@@ -27,9 +27,15 @@ _OURS = frozenset(
 _PORTS = {"http": 80, "https": 443}
 _VISIBLE = string.ascii_letters + string.digits + string.punctuation
 
-#: Names that were found to be fit for a head. Bounded, because callers choose some of them.
-_checked: set[str] = set()
-_CHECKED_LIMIT = 1024
+#: Names that are fit for a head and not the host's: those that most heads are made of. Any other is its sender's own
+#: word and is looked at each time.
+_FIT = frozenset(
+    {
+        *("accept", "accept-encoding", "anthropic-beta", "anthropic-version", "authorization", "content-type"),
+        *("idempotency-key", "openai-beta", "openai-organization", "openai-project", "traceparent", "tracestate"),
+        *("user-agent", "x-api-key", "x-request-id"),
+    }
+)
 
 
 class UnusableUrl(ValueError):
@@ -86,7 +92,7 @@ def write_head(call: UpstreamCall, to: RequestTarget) -> bytes:
     """Return the head of a request, up to and with the empty line; raise `Unwritable` for one that has no form."""
     headers, method, body = call.headers, call.method, call.body
     host_line = to.host_line
-    if not headers.keys() <= _checked and _check_names(headers):
+    if not headers.keys() <= _FIT and _check_names(headers):
         host_line = ""
     if method not in _METHODS and not _TOKEN.fullmatch(method):
         raise Unwritable("its method is not a word")
@@ -126,9 +132,7 @@ def _check_names(headers: Mapping[str, str]) -> bool:
         if lower in _OURS:
             raise Unwritable(f"its header {lower} is the transport's own; take it out of the upstream's headers")
         if lower == "host":
-            has_host = True  # and is never among the checked, so that it is always found here
-        elif len(_checked) < _CHECKED_LIMIT:
-            _checked.add(name)
+            has_host = True  # and is not among the fit, so that it is always found here
     return has_host
 
 

@@ -306,6 +306,11 @@ class Tenant:
         self._conversations = conversations
         self._key = key
 
+    @property
+    def name(self) -> str:
+        """Who the tenant is."""
+        return self._key[0]
+
     def find(self, body: bytes) -> Known | None:
         """Return how much of a body came before."""
         return self._conversations.find(self._key, body)

@@ -18,7 +18,7 @@ import msgspec
 
 from mustcall.core.elements import signs_of
 from mustcall.core.history import Beginning, begin
-from mustcall.core.memo import Bounded
+from mustcall.core.memo import Bounded, Store
 from mustcall.core.memory import Weighed, weigh
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Origin
@@ -52,25 +52,27 @@ _FORMS = 3
 _NOTHING = msgspec.Raw(b"")
 
 
-#: The bytes from which the messages and frames that are remembered were read, by identity.
-_sizes: dict[int, int] = {}
+#: The bytes from which the tools and frames that are remembered were read, by identity.
+_sizes: Store[dict[int, int]] = Store(dict)
 
 
 def bytes_of(read: object) -> int | None:
-    """Return how many bytes a message, or a request with these unknown fields, was read from.
+    """Return how many bytes tools, or a request with these unknown fields, were read from.
 
     None stands for what will be another object when it comes again.
     """
-    return _sizes.get(id(read))
+    sizes = _sizes.here()
+    return None if sizes is None else sizes.get(id(read))
 
 
 class DecodeStore(Generic[T]):
     """What was read, by the bytes it was read from: the JSON, the value, and whether they may hold sealed state."""
 
-    __slots__ = ("_known", "_read")
+    __slots__ = ("_known", "_read", "_sizes")
 
-    def __init__(self, read: Callable[[Any], T]) -> None:
+    def __init__(self, read: Callable[[Any], T], sizes: dict[int, int] | None = None) -> None:
         self._read = read
+        self._sizes = {} if sizes is None else sizes
         self._known: Bounded[_Place, tuple[bytes, tuple[Any, T, bool]]] = Bounded(
             _MOST_ENTRIES, _MOST_BYTES, self._forget
         )
@@ -92,25 +94,28 @@ class DecodeStore(Generic[T]):
         known = self._known.get(place)
         if known is not None and known[0] == key:
             return known[1]
-        json = _value.decode(key)
-        read = self._read(json)
-        value = (json, read, holds_seal(key))
+        value = _read_anew(key, self._read)
         if size <= _LONGEST:
             self._known.keep(place, (key, value), size)
-            _sizes[id(read)] = size
+            self._sizes[id(value[1])] = size
         return value
 
-    @staticmethod
-    def _forget(_: _Place, value: tuple[bytes, tuple[Any, T, bool]]) -> None:
-        _sizes.pop(id(value[1][1]), None)
+    def _forget(self, _: _Place, value: tuple[bytes, tuple[Any, T, bool]]) -> None:
+        self._sizes.pop(id(value[1][1]), None)
+
+
+def _read_anew(written: bytes | msgspec.Raw, read: Callable[[Any], T]) -> tuple[Any, T, bool]:
+    json = _value.decode(written)
+    return json, read(json), holds_seal(bytes(written))
 
 
 class _Frames:
     """Requests without their messages, by what was written of them: settings, and the identity of the tools' JSON."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_known", "_sizes")
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: dict[int, int] | None = None) -> None:
+        self._sizes = {} if sizes is None else sizes
         self._known: Bounded[tuple[object, ...], tuple[JsonObject, Request]] = Bounded(
             _MOST_FRAMES, _MOST_BYTES, self._forget
         )
@@ -129,17 +134,16 @@ class _Frames:
         size = tools + sum(len(written) for written in key if isinstance(written, bytes))
         if size <= _LONGEST and frame.origin is not None:
             self._known.keep(key, (json, frame), size)
-            _sizes[id(frame.origin.fields)] = size
+            self._sizes[id(frame.origin.fields)] = size
             if frame.system is not None:
-                _sizes[id(frame.system)] = size
+                self._sizes[id(frame.system)] = size
 
-    @staticmethod
-    def _forget(_: tuple[object, ...], value: tuple[JsonObject, Request]) -> None:
+    def _forget(self, _: tuple[object, ...], value: tuple[JsonObject, Request]) -> None:
         frame = value[1]
         if frame.origin is not None:
-            _sizes.pop(id(frame.origin.fields), None)
+            self._sizes.pop(id(frame.origin.fields), None)
         if frame.system is not None:
-            _sizes.pop(id(frame.system), None)
+            self._sizes.pop(id(frame.system), None)
 
 
 class RepeatedReader:
@@ -163,8 +167,8 @@ class RepeatedReader:
         self._read_frame = read_frame
         self._read_messages = read_messages
         self._read_message = read_message
-        self._tools = DecodeStore(read_tools)
-        self._frames = _Frames()
+        self._tools = Store(lambda: DecodeStore(read_tools, _sizes.here()))
+        self._frames = Store(lambda: _Frames(_sizes.here()))
 
     def decode(self, body: bytes, opened: Fields | None = None) -> Request:
         """Return a request, of which `opened` is the top level; raise `ShapeError`.
@@ -182,13 +186,9 @@ class RepeatedReader:
             offer, offered = None, ()
             if tools is not None:
                 fields["tools"] = _NOTHING
-                offer, offered, _ = self._tools.get(tools)
-            key = (*fields, *map(bytes, fields.values()), id(offer))
-            known = self._frames.get(key)
-            if known is None:
-                known = self._frame(fields, offer, offered)
-                self._frames.keep(key, *known, len(bytes(tools)) if tools is not None else 0)
-            value, frame = known
+                store = self._tools.here()
+                offer, offered, _ = _read_anew(tools, self._read_tools) if store is None else store.get(tools)
+            value, frame = self._framed(fields, tools, offer, offered, opened)
             if isinstance(opened, Opened):
                 last = self._conversation(body, opened, elements)
             else:
@@ -199,6 +199,21 @@ class RepeatedReader:
         messages, values = last.all()
         value = {**value, listed: values}
         return begin(_filled(frame, None if last.sealed else value, messages), last)
+
+    def _framed(
+        self, fields: Fields, tools: msgspec.Raw | None, offer: Any, offered: Tools, opened: Fields | None
+    ) -> tuple[JsonObject, Request]:
+        """Return what a request is without its messages, as it was read before where its tenant sent the same."""
+        frames = self._frames.here()
+        if frames is None:
+            return self._frame(fields, offer, offered)
+        tenant = opened.conversations.name if isinstance(opened, Opened) else ""
+        key = (tenant, *fields, *map(bytes, fields.values()), id(offer))
+        known = frames.get(key)
+        if known is None:
+            known = self._frame(fields, offer, offered)
+            frames.keep(key, *known, len(bytes(tools)) if tools is not None else 0)
+        return known
 
     def _conversation(self, body: bytes, opened: Opened, elements: list[msgspec.Raw]) -> Beginning | None:
         """Read the messages that are new in a conversation, and keep it."""

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationLog
-from mustcall.core.memo import Bounded, Remembered
+from mustcall.core.memo import Bounded, Remembered, Store
 from mustcall.core.memory import weigh, weigh_structure
 from mustcall.core.message import Message
 from mustcall.core.origin import JsonObject, Origin, Wire
@@ -96,20 +96,23 @@ class OfSettings(Generic[T]):
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: Bounded[int, _Made[T]] = Bounded(64, _MOST_BYTES)
+        self._known: Store[Bounded[int, _Made[T]]] = Store(lambda: Bounded(64, _MOST_BYTES))
 
     def get(self, request: Request, origin: Origin, target: Target | None, make: Callable[[], T]) -> T:
         """Return what was made of these very settings for the same target, or make it."""
+        store = self._known.here()
+        if store is None:
+            return make()
         said: list[object] = list(msgspec.structs.astuple(request))
         said[_MODEL], said[_MESSAGES], said[_ORIGIN] = origin.spelling, origin.fields, origin.wire
         place = id(origin.fields)
-        known = self._known.get(place)
+        known = store.get(place)
         if known is not None and all(map(is_, said, known.said)) and known.target == target:
             return known.value
         value = make()
         size = bytes_of(origin.fields)
         if size is not None:
-            self._known.keep(place, _Made(said, target, value), size)
+            store.keep(place, _Made(said, target, value), size)
         return value
 
 
