@@ -1,7 +1,9 @@
 """Runs of text deltas, read by the stencil of one of them."""
 
 import json
+import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -163,6 +165,23 @@ def test_numbers_rise(numbers: tuple[int, ...], last: int | None) -> None:
     stencil.number = 9
     assert stencil.run(numbered("a", 9), 0) is None
     assert stencil.run(numbered("a", 10) + numbered("b", 11), 0) is not None
+
+
+@given(
+    written=st.lists(
+        st.one_of(st.integers(0, 30).map(str), st.integers(0, 10**17).map(str), st.text("0123 x-", max_size=4)),
+        min_size=1,
+    )
+    | st.integers(0, 990).flatmap(lambda first: st.just([str(number) for number in range(first, first + 20)])),
+    above=st.integers(-1, 20),
+)
+def test_rising_numbers_are_told_from_others(written: list[str], above: int) -> None:
+    """As reading each of them tells: JSON's form, no longer than counted, each higher than the one before it."""
+    form = re.compile(r"(?:0|[1-9][0-9]{0,14})", re.ASCII)
+    numbers = [int(each) for each in written] if all(form.fullmatch(each) for each in written) else []
+    rises = bool(numbers) and all(one < other for one, other in pairwise([above, *numbers]))
+    found = delta_template._last_rising([each.encode() for each in written], above)  # pyright: ignore[reportPrivateUsage]
+    assert found == (numbers[-1] if rises else None)
 
 
 @pytest.mark.parametrize(("first", "second"), [(b"007", None), (b"-1", None), (b"1e3", None), (b"1", b'x","y":"z')])

@@ -28,7 +28,6 @@ _NUMBER = re.compile(rb'"sequence_number": ?(?=(\d+)[,}])')
 _PADDING = re.compile(rb'"obfuscation": ?"(?=([A-Za-z0-9]*)")')
 #: No server counts further, and numbers are compared.
 _DIGITS = 15
-_NUMBERS = re.compile(rb"(?:(?:0|[1-9][0-9]{0,14})\0)*")
 _QUOTE, _BACKSLASH = b'"\\'
 _ZERO = b"0"[0]
 _string = msgspec.json.Decoder(str)
@@ -169,12 +168,9 @@ class DeltaTemplate:
         if self._before is not None:
             mark = self._before[:1]
             numbers, marks, rests = zip(*map(bytes.partition, texts, repeat(mark)), strict=True)
-            if _NUMBERS.fullmatch(b"\0".join(numbers) + b"\0") is None or marks.count(mark) != len(marks):
+            last = _last_rising(numbers, -1 if self.number is None else self.number)
+            if last is None or marks.count(mark) != len(marks):
                 return None, None
-            counted = [-1 if self.number is None else self.number, *map(int, numbers)]
-            if not all(map(lt, counted, counted[1:])):
-                return None, None
-            last = counted[-1]
             texts = _without(rests, bytes.removeprefix, self._before[1:])
         if self._after is not None and texts is not None:
             mark = self._after[-1:]
@@ -184,6 +180,26 @@ class DeltaTemplate:
                 return None, None
             texts = _without(rests, bytes.removesuffix, self._after[:-1])
         return (None if texts is None else _joined(texts, b"".join(texts))), last
+
+
+def _last_rising(written: Sequence[bytes], above: int) -> int | None:
+    """Return the last of numbers of which each is higher than the one before it, and the first than `above`; or None.
+
+    They are written as JSON has them. Those of one length are in the order of their digits, which is seen in C.
+    """
+    lengths = [*map(len, written)]
+    if not b"".join(written).isdigit() or not 0 < lengths[0] <= lengths[-1] <= _DIGITS:
+        return None
+    start = 0
+    for length in range(lengths[0], lengths[-1] + 1):
+        end = start + lengths.count(length)
+        same = written[start:end]
+        if lengths[start:end] != [length] * len(same) or not all(map(lt, same, same[1:])):
+            return None
+        if same and length > 1 and same[0][0] == _ZERO:
+            return None
+        start = end
+    return int(written[-1]) if start == len(written) and int(written[0]) > above else None
 
 
 def _without(parts: Sequence[bytes], remove: Callable[[bytes, bytes], bytes], fixed: bytes) -> Sequence[bytes] | None:
