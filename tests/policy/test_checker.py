@@ -1,15 +1,18 @@
 """Values against schemas: the library's verdicts, bounded work, and problems that name the branch that was meant."""
 
+import gc
 import json
 import random
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import jsonschema_rs
 import pytest
 
+from mustcall.core.memo import Caches, owned
 from mustcall.core.origin import JsonObject
-from mustcall.policy.schema import misfits, workload
+from mustcall.policy.schema import checker, misfits, workload
 from mustcall.policy.schema.checker import LARGEST_SCHEMA, fits, problems_in, schema_fault, validator_for
 from mustcall.policy.schema.problems import Problem
 from mustcall.policy.schema.workload import MOST_STEPS, Uncountable, effort_of, places_in
@@ -323,3 +326,42 @@ def test_the_branch_that_was_meant_is_told(value: Any, path: str, expected: str)
 def test_problems_under_other_keywords(schema: JsonObject, value: Any, path: str, expected: str) -> None:
     """Rule 90: each keyword that holds schemas is followed, as its draft has it."""
     assert problems_in(schema, value) == (Problem(path, expected),)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "least", "most"),
+    [
+        ("^a$", 4_000, 8_000),
+        ("^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$", 8_000, 64_000),
+        (r"^\d{4}-\d{2}-\d{2}$", 8_000, 64_000),
+        ("[a-z]{1,8000}", 1_000_000, 1_100_000),
+        ("[a-z]{000000000900}", 100_000, 400_000),
+        ("((a{10}){10}){10}", 500_000, 1_100_000),
+        (r"\p{L}" * 18, 900_000, 1_100_000),
+        ("{" + "0" * 20_000, 1_000_000, 1_100_000),
+    ],
+)
+@pytest.mark.parametrize("form", ["value", "name"])
+def test_compiled_schemas_are_weighed_by_their_patterns(pattern: str, least: int, most: int, form: str) -> None:
+    """A pattern of few characters may take a megabyte; one that people write takes a few kilobytes."""
+    schema = {"properties": {"a": {"pattern": pattern}}} if form == "value" else {"patternProperties": {pattern: True}}
+    weight = checker._weight("", schema)  # pyright: ignore[reportPrivateUsage]
+    assert weight == 0, "without a pattern in its text none is looked for"
+    weight = checker._weight('"pattern', schema)  # pyright: ignore[reportPrivateUsage]
+    assert least <= weight <= most
+
+
+def test_what_is_kept_of_a_schema_holds_nobody_who_asked() -> None:
+    """One that cannot be counted was found by an exception, and that has the frames of all who asked."""
+    chain = {str(number): {"$ref": f"#/$defs/{number + 1}"} for number in range(1_000)}
+    endless: JsonObject = {"$defs": {**chain, "1000": {}}, "$ref": "#/$defs/0"}
+
+    def ask() -> "weakref.ref[set[int]]":
+        held = {1}
+        assert validator_for(endless) is None
+        return weakref.ref(held)
+
+    with owned(Caches()):
+        asked = ask()
+        gc.collect()
+        assert asked() is None

@@ -20,7 +20,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, TypeVarTuple
 
 from mustcall.core.memory import footprint
 
-__all__ = ["Attached", "Bounded", "Caches", "Remembered", "Store", "compiled", "kept", "owned", "owner"]
+__all__ = ["Attached", "Bounded", "Caches", "Remembered", "Store", "compile_unkept", "kept", "owned", "owner"]
 
 K = TypeVar("K", bound=Hashable)
 P = ParamSpec("P")
@@ -178,7 +178,7 @@ def _size_of(key: object) -> int:
 
 
 def kept(*, most: int, most_bytes: int | None = _MOST_BYTES) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Keep what a function of hashable arguments returns: at most so many values, their arguments of so many bytes.
+    """Keep what a function of hashable arguments returns: at most so many values, of so many bytes with the arguments.
 
     None is for arguments that are short for another reason (they came in the head of a request), or the operator's own.
     """
@@ -196,7 +196,7 @@ def kept(*, most: int, most_bytes: int | None = _MOST_BYTES) -> Callable[[Callab
 
 
 def _weighed(function: Callable[..., T], most: int, most_bytes: int) -> Callable[..., T]:
-    """Return a function that keeps what this one returns, bounded by the bytes of its arguments, too."""
+    """Return a function that keeps what this one returns, bounded by the bytes of arguments and values, too."""
     values: Bounded[tuple[Any, ...], tuple[T]] = Bounded(most, most_bytes)
 
     def asked(*args: Any, **kwargs: Any) -> T:
@@ -204,13 +204,13 @@ def _weighed(function: Callable[..., T], most: int, most_bytes: int) -> Callable
         known = values.get(key)
         if known is None:
             known = (function(*args, **kwargs),)
-            values.keep(key, known, footprint(key))
+            values.keep(key, known, footprint((key, known)))
         return known[0]
 
     return asked
 
 
-def compiled(expression: str) -> re.Pattern[str]:
+def compile_unkept(expression: str) -> re.Pattern[str]:
     """Compile an expression that holds words of a caller: `re.compile` keeps the last 512 for the whole process."""
     return _compile(expression)
 

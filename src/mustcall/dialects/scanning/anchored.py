@@ -8,7 +8,7 @@ end of an empty call. It promotes nothing.
 import re
 from typing import cast
 
-from mustcall.core.memo import compiled, kept
+from mustcall.core.memo import compile_unkept, kept
 from mustcall.dialects.events import Malformed, Reason, ScanEvent
 from mustcall.dialects.names import Offered
 
@@ -157,7 +157,7 @@ def mentions_called(text: str, offered: Offered) -> bool:
 def _names(names: tuple[str, ...]) -> re.Pattern[str]:
     words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     # One set of characters begins it, and not one of two: then the search skips ahead to them.
-    return compiled(rf"{_MARK}(?:(?<!\]){_COMMAND}|{_LINE_BEFORE})({words})(?=[^\w\-])")
+    return compile_unkept(rf"{_MARK}(?:(?<!\]){_COMMAND}|{_LINE_BEFORE})({words})(?=[^\w\-])")
 
 
 @kept(most=64)
@@ -178,4 +178,4 @@ def _evidence(name: str, keys: tuple[str, ...]) -> re.Pattern[str]:
         words = "|".join(re.escape(key) for key in keys)
         signs.append(rf">[ \t]*(?:{words})[ \t]*</")
         signs.append(rf"[\"'<\[{{(,|=「『][ \t]*\\*[\"']?(?:{words})\\*[\"'」』]?[ \t]*[:=>]|\s(?:{words})=")
-    return compiled("|".join(signs))
+    return compile_unkept("|".join(signs))

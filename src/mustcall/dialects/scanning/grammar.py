@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 from html import escape
-from itertools import chain
 
 import msgspec
 
@@ -120,13 +119,13 @@ class Grammar:
         "marks",
         "names",
         "names_matter",
-        "ours",
     )
 
     def __init__(self, dialects: tuple[Dialect, ...], names: tuple[str, ...]) -> None:
-        self.names = names
         self._hard: Grammar | None = None
         self.names_matter = any(TOOL in opener.marker for dialect in dialects for opener in dialect.openers)
+        #: The names that are part of a marker.
+        self.names = names if self.names_matter else ()
         self.dialects = {dialect.name: dialect for dialect in dialects}
         self.entries: dict[str, MarkerEntry] = {}
         for marker in _CODE:
@@ -153,10 +152,6 @@ class Grammar:
             self._entry(quotation).quotation = closers
         for first in FIRST_CONTROLS:
             self._entry(first, Anchor.FIRST)
-        closers = ((entry.result, *entry.quotation) for entry in self.entries.values())
-        named = {m for d in dialects for o in d.openers if TOOL in o.marker for m in _expand(o.marker, names)}
-        #: The markers and their ends that no caller and no model had a part in.
-        self.ours = frozenset({"\n", *self.entries, *chain.from_iterable(closers)}) - named
         # What counts at the reply's first character only is not looked for in prose.
         self.first = Marks(marker for marker, entry in self.entries.items() if entry.counts_first)
         sought = {marker: entry for marker, entry in self.entries.items() if entry.anchor is not Anchor.FIRST}

@@ -7,7 +7,7 @@ the text. A search is a single pass in C, whatever the number of markers. It kno
 import re
 from collections.abc import Iterable, Mapping
 
-from mustcall.core.memo import compiled
+from mustcall.core.memo import compile_unkept
 
 __all__ = ["NAMESPACE", "Marks"]
 
@@ -47,7 +47,7 @@ class Marks:
         first = _trie(anchored | longer)
         second = _trie(self.markers - anchored)
         ends = {marker: rf"(?=[ \t\r\n]*+(?:{follow}|\Z))" for marker, follow in (follows or {}).items()}
-        self._pattern = compiled(_root(first, second, ends))
+        self._pattern = compile_unkept(_root(first, second, ends))
         self._longest = max(map(len, self.markers), default=0) + 32
         self._last: re.Pattern[str] | None = None
         self._shorter: dict[str, str] = {}
@@ -72,7 +72,7 @@ class Marks:
         if self._last is None:
             longest_first = sorted(self.markers, key=len, reverse=True)
             patterns = (re.escape(m).replace(re.escape(NAMESPACE), _NAMESPACE_PATTERN) for m in longest_first)
-            self._last = compiled("|".join(patterns))
+            self._last = compile_unkept("|".join(patterns))
         return self._last
 
     def at(self, text: str, position: int, closed: bool) -> str | None:

@@ -3,14 +3,12 @@
 It decides where such text ends, and releases it. Where it begins is decided by who meets its marker.
 """
 
-from mustcall.core.memo import kept
 from mustcall.dialects.events import ScannedText
 from mustcall.dialects.reasoning import PARAGRAPH_ENDS
 from mustcall.dialects.scanning.anchored import NameWatch
 from mustcall.dialects.scanning.code import Code
 from mustcall.dialects.scanning.effort import MARK
 from mustcall.dialects.scanning.grammar import marks_of
-from mustcall.dialects.scanning.marks import Marks
 from mustcall.dialects.scanning.state import ScanState
 
 __all__ = ["PassingScan"]
@@ -18,12 +16,6 @@ __all__ = ["PassingScan"]
 #: Blanks behind a quoted marker that are looked through, and what shows that more of the markup follows them.
 _MOST_SPACES = 16
 _GOES_ON = "\r\n{[<"
-
-
-@kept(most=256)
-def _foreign_marks(*markers: str) -> Marks:
-    """Return markers compiled of which a model or a caller wrote some."""
-    return Marks(markers)
 
 
 class PassingScan(ScanState):
@@ -61,8 +53,7 @@ class PassingScan(ScanState):
         self._passed_lookout = lookout
         self._passed_then = then
         self._passed_closers = closers
-        markers = tuple(sorted({*closers, *openers}))
-        self._passed = marks_of(*markers) if self._grammar.ours.issuperset(markers) else _foreign_marks(*markers)
+        self._passed = marks_of(*sorted({*closers, *openers}))
         self._mode = PassingScan._passing
 
     def _passing(self) -> bool:

@@ -28,7 +28,6 @@ from mustcall.engine.agent.run_making import After, RulesOf, RunMaker
 from mustcall.engine.agent.running.plan import Hook, RunSettings
 from mustcall.engine.agent.running.streams import RunStream
 from mustcall.engine.agent.upstream import Upstream
-from mustcall.engine.answers import answering_for
 from mustcall.engine.answers.shapes import Output
 from mustcall.engine.durable.documents import Start, decode
 from mustcall.engine.parameters import Asked, Deps, Out
@@ -273,11 +272,11 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         """
         row = await self.runs.find(run_id)
         told = decode(row.data, Start, run_id) if row.outcome is None and row.data else Start(messages=())
-        answering = answering_for(output or self.output or told.schema, told.hops)
+        answering = self._answering_for(output or self.output or told.schema, told.hops)
         run = self._made(told, answering, deps, stream=False, durable=True)
         try:
             if row.status.ended:
-                return await self.runs.tell(row, run, answering_for(output or self.output, told.hops))
+                return await self.runs.tell(row, run, self._answering_for(output or self.output, told.hops))
             return await self._drive_durably(run_id, run, told, answering, _nowhere, take=take)
         except MustcallError:
             if check or not run.over:  # one that is not over is not ours to tell of

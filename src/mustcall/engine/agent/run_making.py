@@ -78,8 +78,12 @@ class RunMaker(Generic[Deps]):
     _shared: Shared[tuple[Turns, Roster, Turns | None]]
 
     def _answering(self, output: Output | None, hops: int | None) -> Answering | None:
+        return self._answering_for(output or self.output, self._plan.controls.hops if hops is None else hops)
+
+    def _answering_for(self, output: Output | None, hops: int) -> Answering | None:
+        """Return how a run answers; its schema is compiled once for all runs on the upstream."""
         with owned(self.upstream.caches):
-            return answering_for(output or self.output, self._plan.controls.hops if hops is None else hops)
+            return answering_for(output, hops)
 
     def _start(self, prompt: Prompt, after: After, force: bool | str | None, answering: Answering | None) -> Start:
         """Return what a run is started with."""

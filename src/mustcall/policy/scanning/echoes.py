@@ -17,7 +17,7 @@ from functools import lru_cache
 import msgspec
 
 from mustcall.core.history import Folded, beginning_of
-from mustcall.core.memo import compiled, kept
+from mustcall.core.memo import compile_unkept, kept
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text, ToolResult
 from mustcall.core.request import Request
@@ -238,7 +238,7 @@ def _compiled(echoes: Echoes) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Return what matches the first character of an echo, and a whole one."""
     first: Iterable[str] = {sentence[0] for sentence in echoes.sentences} | ({"<"} if echoes.tags else set())
     forms = [*([_WRITTEN] if echoes.tags else []), *map(re.escape, sorted(echoes.sentences, key=len, reverse=True))]
-    return compiled(f"[{re.escape(''.join(sorted(first)))}]"), compiled("|".join(forms))
+    return compile_unkept(f"[{re.escape(''.join(sorted(first)))}]"), compile_unkept("|".join(forms))
 
 
 def erase(text: str, echoes: Echoes) -> str:

@@ -10,6 +10,7 @@ Cost: linear in value times the schema's effort. Valid arguments cost one `is_va
 """
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -19,7 +20,7 @@ from mustcall.core.origin import JsonObject
 from mustcall.policy.limits.work_allowance import spend
 from mustcall.policy.schema.misfits import Misfits
 from mustcall.policy.schema.problems import Problem
-from mustcall.policy.schema.subschemas import rewrite
+from mustcall.policy.schema.subschemas import as_object, rewrite
 from mustcall.policy.schema.workload import MOST_STEPS, SchemaWorkload, Uncountable, effort_of
 
 if TYPE_CHECKING:
@@ -32,12 +33,10 @@ LARGEST_SCHEMA = 131_072
 _LARGEST_CACHED = 65_536
 #: The bytes that all compiled schemas take that are kept.
 _MOST_CACHED = 128 * 1024 * 1024
-#: What a character of a schema takes when it is compiled, in bytes, and what a pattern and a repetition in it take
-#: beside that (measured, rounded up). A repeated group may hold others, so it may take all that a pattern may.
-_TAKEN = 24
-_PATTERN = 32 * 1024
-_REPEATED = 1024
-_REPETITION = re.compile(r"(\))?\{(\d+)(?:,(\d*))?\}")
+#: What a compiled schema takes, in bytes (measured, rounded up): a character, a pattern, a character of a pattern, a
+#: class of characters, a class by its Unicode property, and whatever is repeated, for each time.
+_CHARACTER, _PATTERN, _SIGN, _CLASS, _PROPERTY, _REPEATED = 24, 4_096, 64, 2_048, 56_320, 256
+_COSTLY = re.compile(r"(\\[pP])|\\[wWdDsS]|\[\^|(\))?\{\s*+0*+(\d{0,6}+)\d*+\s*+(?:,\s*+0*+(\d{0,6}+)\d*+\s*+)?\}")
 #: What counting and compiling a character of a schema costs, in steps: measured at up to 3 µs.
 _COMPILING = 100
 _BACKTRACKS = 100_000
@@ -133,15 +132,38 @@ def _built(schema: JsonObject) -> "Checker | Uncountable | tuple[str | int, ...]
     return known
 
 
-def _weight(text: str) -> int:
-    """Return about how many bytes a schema takes when it is compiled, from its text."""
-    weight = _TAKEN * len(text)
-    if '"pattern' not in text:
-        return weight
-    for group, least, most in _REPETITION.findall(text):
-        times = int((most or least)[:8])
-        weight += _LARGEST_PATTERN if group else min(_REPEATED * times, _LARGEST_PATTERN)
-    return weight + _PATTERN * text.count('"pattern')
+def _weight(text: str, schema: JsonObject) -> int:
+    """Return about how many bytes a schema takes when it is compiled."""
+    weight = _CHARACTER * len(text)
+    return weight + sum(map(_pattern_weight, _patterns_in(schema))) if '"pattern' in text else weight
+
+
+def _patterns_in(schema: JsonObject) -> Iterator[str]:
+    waiting: list[Any] = [schema]
+    for node in waiting:
+        if isinstance(node, dict):
+            each = cast("JsonObject", node)
+            if isinstance(each.get("pattern"), str):
+                yield each["pattern"]
+            yield from as_object(each.get("patternProperties")) or ()
+            waiting += each.values()
+        elif isinstance(node, list):
+            waiting += cast("list[Any]", node)
+
+
+def _pattern_weight(pattern: str) -> int:
+    """Return about how many bytes a pattern takes: a repeated group all that stands in it, so many times."""
+    weight, widest, groups = _PATTERN + _SIGN * len(pattern), _REPEATED, 1
+    for property_, group, least, most in _COSTLY.findall(pattern):
+        times = int(most or least or 0)
+        if group:
+            groups *= max(times, 1)
+        elif times:
+            weight += times * widest
+        else:
+            width = _PROPERTY if property_ else _CLASS
+            weight, widest = weight + width, max(widest, width)
+    return min(weight * groups, _LARGEST_PATTERN)
 
 
 def _build(text: str) -> "Checker | Uncountable | tuple[str | int, ...]":
@@ -156,8 +178,8 @@ def _build(text: str) -> "Checker | Uncountable | tuple[str | int, ...]":
         effort = effort_of(schema)
     except RecursionError:
         return ()
-    except Uncountable as uncountable:
-        return uncountable
+    except Uncountable:
+        return Uncountable()  # the one that was raised holds all who asked
     bare = {key: value for key, value in schema.items() if key != "$schema"}
     fault: tuple[str | int, ...] = ()
     for compiler, form in ((validator_for, schema), (validator_for, bare), (Draft4Validator, bare)):
@@ -165,7 +187,7 @@ def _build(text: str) -> "Checker | Uncountable | tuple[str | int, ...]":
             break
         try:
             library = compiler(form, offline=True, validate_formats=False, pattern_options=_patterns())
-            return Uncountable() if effort.unknown else Checker(library, form, effort, _weight(text))
+            return Uncountable() if effort.unknown else Checker(library, form, effort, _weight(text, schema))
         except ValueError as error:
             fault = fault or tuple(cast("ValidationError", error).instance_path if hasattr(error, "kind") else ())
     return fault

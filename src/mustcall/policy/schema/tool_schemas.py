@@ -15,7 +15,7 @@ from typing import Any, assert_never, cast
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind, AdaptationLog
-from mustcall.core.memo import Remembered, kept
+from mustcall.core.memo import Remembered, compile_unkept, kept
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind
 from mustcall.core.request import Request
@@ -103,7 +103,7 @@ def _compile(text: bytes, target: SchemaTarget, strict: bool) -> Compiled:
             assert_never(target)
 
 
-_cached = kept(most=8192, most_bytes=8 * 1024 * 1024)(_compile)
+_cached = kept(most=8192, most_bytes=64 * 1024 * 1024)(_compile)
 
 
 def _sound(schema: JsonObject, report: Reduction) -> JsonObject:
@@ -281,7 +281,7 @@ def refused_schemas(tools: Sequence[tuple[JsonObject, str]], message: str) -> tu
 def names_tool(name: str, place: int, message: str) -> bool:
     """Tell whether a refusal names a tool, or its place among those that were sent."""
     spelled = rf"(?<![\w-]){re.escape(name)}(?![\w-])|\btools[.\[]{place}\b|function_declarations\[{place}\]"
-    return bool(name) and re.search(spelled, message) is not None
+    return bool(name) and compile_unkept(spelled).search(message) is not None
 
 
 def _compile_all(

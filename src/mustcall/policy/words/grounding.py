@@ -26,7 +26,7 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.history import Folded, beginning_of
-from mustcall.core.memo import compiled, kept
+from mustcall.core.memo import compile_unkept, kept
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Part, Text, ToolResult
 from mustcall.core.request import Request
@@ -261,7 +261,7 @@ def _phrases(triggers: tuple[str, ...] | str) -> tuple[tuple[str, str], ...]:
 @kept(most=4096, most_bytes=None)
 def _expression(phrase: str) -> re.Pattern[str]:
     """Return the expression for a phrase: made when a text holds its literal, because compiling takes milliseconds."""
-    return compiled(_BETWEEN.join(map(_word, phrase.split())))
+    return compile_unkept(_BETWEEN.join(map(_word, phrase.split())))
 
 
 def _word(word: str) -> str:
