@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mustcall.core import memory
-from mustcall.core.memo import Bounded, Caches, Remembered, Store, kept, owned
+from mustcall.core.memo import Bounded, Caches, Remembered, Store, kept, owned, owner
 from mustcall.core.memory import footprint
 from mustcall.core.tools import Tool
 from mustcall.engine.off_loop import heavily
@@ -228,7 +228,7 @@ def test_a_failure_is_not_kept() -> None:
 
 
 async def test_a_step_in_a_thread_keeps_for_the_same_owner() -> None:
-    """Threads have no owner of their own; what goes aside is done in the name of whoever sent it there."""
+    """Threads inherit no owner; what runs aside keeps its values for the owner of the request."""
     memo, key = Remembered(list[int]), (1,)
     with owned(Caches()):
         assert await heavily(memo.of, key) is memo.of(key)
@@ -260,6 +260,7 @@ def test_a_coroutine_that_nobody_finishes_ends_without_a_word() -> None:
         with owned(Caches()):
             await wait()
 
-    begun = work()
+    begun, before = work(), owner.get()
     copy_context().run(begun.send, None)
     begun.close()
+    assert owner.get() is before

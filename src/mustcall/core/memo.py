@@ -4,8 +4,8 @@ An agent offers the same tools with every request. Codecs give equal tools as on
 (compiled schemas, tables of names) is found again by its identity, without looking at a single schema.
 
 A module declares a store (`Store`, `Remembered`, `kept`) and holds nothing. What is in it belongs to the `Caches` of a
-server or of an agent's upstream, which go when their owner goes. Each request is served in its owner's name (`owned`);
-where there is no owner, as in a single call of a pure function, nothing is kept and everything is made anew.
+server or of an agent's upstream, which are freed with it. Each request is served under `owned`; without an owner, as
+in a single call of a pure function, nothing is kept and everything is made anew.
 
 Pure in effect: only functions that depend on nothing but their arguments may be kept.
 """
@@ -43,12 +43,12 @@ class Caches(dict["Store[Any]", Any]):
         return self.setdefault(store, store.make())
 
 
-#: In whose name this is done; None keeps nothing. A task has that of whoever started it.
+#: The owner whose stores are used; with None nothing is kept. A task inherits it from the one that started it.
 owner: ContextVar[Caches | None] = ContextVar("owner of caches", default=None)
 
 
 class owned:  # noqa: N801  a context manager that is written out because it is used for each request
-    """Keep what is made in here for the owner of these caches."""
+    """Use these caches inside the block; None keeps nothing."""
 
     __slots__ = ("_before", "_caches")
 
@@ -59,7 +59,7 @@ class owned:  # noqa: N801  a context manager that is written out because it is 
         self._before = owner.set(self._caches)
 
     def __exit__(self, *_: object) -> None:
-        # A coroutine that nobody finishes is closed in another context, where nothing was set.
+        # A coroutine that is never finished is closed in another context, where nothing was set.
         with suppress(ValueError):
             owner.reset(self._before)
 
@@ -73,7 +73,7 @@ class Store(Generic[T]):
         self.make = make
 
     def here(self) -> T | None:
-        """Return the store of whoever this is done for; None if nobody keeps anything."""
+        """Return the store of the current owner; None if there is none."""
         caches = owner.get()
         return None if caches is None else caches[self]
 

@@ -71,11 +71,11 @@ def here(function: Callable[..., T], *args: Any) -> T | Aside:
 async def heavily(function: Callable[..., T], *args: Any) -> T:
     """Return what a pure function gives that is known to take long."""
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_threads(), _in_the_name_of, owner.get(), function, args)
+    return await loop.run_in_executor(_threads(), _call_owned, owner.get(), function, args)
 
 
-def _in_the_name_of(caches: Caches | None, function: Callable[..., T], args: tuple[Any, ...]) -> T:
-    """Call a function in a thread, which has no owner of its own."""
+def _call_owned(caches: Caches | None, function: Callable[..., T], args: tuple[Any, ...]) -> T:
+    """Call a function in a thread, which does not inherit the owner of the caches."""
     with owned(caches):
         return allow(MOST_TOGETHER, function, args)
 

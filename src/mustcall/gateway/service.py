@@ -133,7 +133,7 @@ class Service:
 
     @property
     def caches(self) -> Caches:
-        """What is kept of the requests that were read. Whoever serves one does so in the name of these (`owned`)."""
+        """What is kept of the requests that were read. Requests are served under `owned(caches)`."""
         return self._caches
 
     @property
