@@ -31,9 +31,8 @@ def disk(tmp_path: Path) -> Generator[Disk]:
 
 
 @contextmanager
-def serving(disk: Disk, upstream: str) -> Generator[tuple[str, int]]:
-    """Start a gateway with two workers that keeps everything on the disk; give its URL and its parent's id."""
-    log = disk.path / "log"
+def serving(log: Path, place: Path, upstream: str) -> Generator[tuple[str, int]]:
+    """Start a gateway with two workers that keeps everything at this place; give its URL and its parent's id."""
     command = [sys.executable, "-m", "mustcall", "serve", "--port", "0", "--workers", "2"]
     with log.open("wb") as err:
         process = subprocess.Popen(  # noqa: S603  our own command
@@ -42,7 +41,7 @@ def serving(disk: Disk, upstream: str) -> Generator[tuple[str, int]]:
                 "--upstream",
                 f"chat={upstream}",
                 "--ledger",
-                str(disk.path / "l.db"),
+                str(place / "l.db"),
                 "--log-format",
                 "json",
                 "--log-level",
@@ -53,7 +52,8 @@ def serving(disk: Disk, upstream: str) -> Generator[tuple[str, int]]:
             text=True,
             bufsize=1,
             start_new_session=True,
-            env={**os.environ, "TMPDIR": str(disk.path)},
+            # Buffered as usual: what could not be written is tried again with every flush.
+            env={**os.environ, "TMPDIR": str(place), "PYTHONUNBUFFERED": ""},
         )
     assert process.stdout is not None
     printed = ""
@@ -101,7 +101,7 @@ def test_a_full_disk_fails_no_request(disk: Disk) -> None:
     """
     with (
         ScriptedUpstream(default=Turn(Say("Hello."))) as upstream,
-        serving(disk, upstream.base_url) as (url, parent),
+        serving(disk.path / "log", disk.path, upstream.base_url) as (url, parent),
     ):
         before = ask(url)
         until(lambda: counted(url) == 1)
@@ -124,6 +124,22 @@ def test_a_full_disk_fails_no_request(disk: Disk) -> None:
         until(is_kept_again)
     lines = (disk.path / "log").read_bytes().splitlines()
     assert any(_read(line).get("request_id") == before for line in lines)
+
+
+def test_a_worker_is_replaced_though_nothing_can_be_logged(tmp_path: Path) -> None:
+    """Rule 98: with a log that takes no byte at all a dead worker is replaced, again and again."""
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("this system has no /dev/full")
+    with (
+        ScriptedUpstream(default=Turn(Say("Hello."))) as upstream,
+        serving(full, tmp_path, upstream.base_url) as (url, parent),
+    ):
+        for _ in range(2):
+            killed = workers_of(parent)[0]
+            os.kill(killed, signal.SIGKILL)
+            until(lambda killed=killed: killed not in workers_of(parent) and len(workers_of(parent)) == 2)
+            ask(url)
 
 
 def _read(line: bytes) -> dict[str, Any]:

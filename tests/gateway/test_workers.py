@@ -1,14 +1,17 @@
 """Several processes behind one port, as an operator runs and stops them: real processes, real signals."""
 
+import errno
 import multiprocessing
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import cast
 
@@ -202,6 +205,43 @@ def test_workers_that_cannot_start_are_an_error() -> None:
         )
     assert announced == []
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
+    assert multiprocessing.active_children() == []
+
+
+def test_a_start_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A system that gives no process to replace a dead worker is asked again after a pause; the others serve on."""
+    settings = settings_from_flags("chat=http://127.0.0.1:9/v1", server=ServerSettings(port=0))
+    others = set(workers_of(os.getpid()))
+    start = SpawnProcess.start
+    refused: list[SpawnProcess] = []
+
+    def start_at_the_second_time(process: SpawnProcess) -> None:
+        if not refused:
+            refused.append(process)
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        start(process)
+
+    def serving_now() -> set[int]:
+        return set(workers_of(os.getpid())) - others
+
+    def end(killed: int) -> None:
+        try:
+            until(lambda: bool(refused) and killed not in serving_now() and len(serving_now()) == 2)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def announce() -> None:
+        monkeypatch.setattr(SpawnProcess, "start", start_at_the_second_time)
+        killed = min(serving_now())
+        os.kill(killed, signal.SIGKILL)
+        ending.append(threading.Thread(target=end, args=(killed,)))
+        ending[0].start()
+
+    ending: list[threading.Thread] = []
+    with bind(settings.server) as listener:
+        serve_workers(settings, listener, announce, count=2)
+    ending[0].join()
+    assert "a worker could not be started (Resource temporarily unavailable); starting another in 0.5 s" in caplog.text
     assert multiprocessing.active_children() == []
 
 

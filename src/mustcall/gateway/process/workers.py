@@ -161,11 +161,25 @@ class _Crew:
         # A Ctrl-C goes to everyone at the terminal: none may reach a worker before it has left that group.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (*_SIGNALS, signal.SIGHUP))
         try:
-            process.start()
+            # Starting flushes the standard streams, and fails where they cannot be written: the log on a full disk.
+            with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
+                process.start()
+        except OSError as error:
+            ours.close()
+            if not self._announced:
+                raise
+            self._start_later(f"a worker could not be started ({error.strerror})")
+            return
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
+            theirs.close()
         self._workers.append(_Worker(process, ours, self._settings))
+
+    def _start_later(self, why: str) -> None:
+        """Start a worker after a pause, which doubles until one answers."""
+        _log.warning("%s; starting another in %g s", why, self._pause)
+        self._due.append(time.monotonic() + self._pause)
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
     def _watch(self, wake: int) -> None:
         """Wait for the next thing to happen, and act on it."""
@@ -245,12 +259,11 @@ class _Crew:
         how = f"exit code {worker.process.exitcode}"
         if not self._announced and not worker.ready:
             raise ConfigError(f"a worker ended before it could answer ({how}); what it printed says why")
-        _log.warning("worker %s exited (%s); starting a replacement", worker.process.pid, how)
         if worker.ready:
+            _log.warning("worker %s exited (%s); starting a replacement", worker.process.pid, how)
             self._start()
         else:
-            self._due.append(time.monotonic() + self._pause)
-            self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+            self._start_later(f"worker {worker.process.pid} exited ({how})")
 
     def _say(self) -> None:
         """Say once that all answer, and once that all are stopping, in the words of a gateway of one process."""
