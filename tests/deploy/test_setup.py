@@ -33,6 +33,8 @@ def checkout(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "tools" / "setup", tmp_path / "tools")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / ".venv"], check=True)  # noqa: S603
     (tmp_path / "wheels").mkdir()
+    # uv has no environment variable for this.
+    (tmp_path / "uv.toml").write_text("no-index = true\n", encoding="utf-8")
     return tmp_path
 
 
@@ -41,7 +43,7 @@ def set_up(checkout: Path, purpose: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
     # The environment of these tests has uv, whether or not the machine does; without one it would need pip.
     kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
-    offline = {"UV_NO_INDEX": "1", "UV_FIND_LINKS": str(checkout / "wheels"), "PYTHON": sys.executable}
+    offline = {"UV_FIND_LINKS": str(checkout / "wheels"), "PYTHON": sys.executable}
     return subprocess.run(  # noqa: S603
         ["sh", "tools/setup", purpose],  # noqa: S607
         cwd=checkout,

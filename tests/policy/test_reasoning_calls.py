@@ -162,6 +162,16 @@ def test_a_call_before_a_late_end() -> None:
     assert found.cleaned == (Reasoning(text="Maybe "), Reasoning(text=" no.\n"), Text(text="It is sunny."))
 
 
+@pytest.mark.parametrize("text", ["", "\n\n"])
+def test_blank_text_behind_reasoning_is_no_answer(text: str) -> None:
+    """Rule 148: a call in reasoning is all there is, though the server adds an empty or blank text."""
+    started = [PartStarted(1, Text(text=text)), PartTextDelta(1, text), PartEnded(1)]
+    lens = lens_for()
+    look(lens, reasoned([CALL], *started))
+    assert lens.pending
+    assert lens.found(replied(Reasoning(text=CALL), Text(text=text))).reasoned == (MADE,)
+
+
 def test_drafts_are_no_calls() -> None:
     """Rule 148: of calls with words between them only the last ones are meant; those that stand together all are."""
     found = lens_for().read(replied(Reasoning(text=f"Maybe {NOTE}, or rather {CALL}\n{CALL}")))

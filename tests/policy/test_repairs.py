@@ -123,6 +123,14 @@ def test_what_would_be_a_guess_is_not_made(written: str) -> None:
     assert checked.arguments == written
 
 
+def test_a_list_that_is_allowed_stays_one() -> None:
+    """Rules 107, 131: where a list is among the declared types, one that is too short is a problem, not its item."""
+    tags: JsonObject = {"type": ["array", "string"], "minItems": 2}
+    checked = check('{"tags": ["a"]}', {"type": "object", "properties": {"tags": tags}})
+    assert not checked.valid
+    assert checked.salvage is None
+
+
 def test_a_declared_field_is_no_wrapper() -> None:
     """Rule 141: a tool that has a field `arguments`, or one like its own name, means it."""
     schema: JsonObject = {

@@ -32,6 +32,8 @@ from mustcall.toolkit.builtin.numbers import show_number
         ("What is 17 * 23?", "17 * 23", "391"),
         ("17*23", "17 * 23", "391"),
         ("2+2=?", "2 + 2", "4"),
+        ("What is 17 \u2212 4?", "17 - 4", "13"),
+        ("17 \u2013 4 = ?", "17 - 4", "13"),
         ("what does 2 + 2 equal?", "2 + 2", "4"),
         ("what is two plus two?", "2 + 2", "4"),
         ("What is twenty-one times three", "21 * 3", "63"),

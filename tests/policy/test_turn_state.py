@@ -276,6 +276,20 @@ def test_refused_parallel_setting_is_enforced_here() -> None:
     assert turn_state.case("t", 0).request.parallel_tool_calls is False
 
 
+@pytest.mark.parametrize(
+    ("words", "learns"),
+    [("response_format is not supported", True), ("Invalid schema for response_format 'answer'", False)],
+)
+def test_a_refusal_of_what_one_request_holds_teaches_nothing(words: str, learns: bool) -> None:
+    """Rule 111: the request goes out otherwise both times; only what holds for every request is learnt."""
+    output = OutputFormat(kind=OutputKind.SCHEMA, schema={"type": "object"})
+    turn_state = turn_state_of(asked(tools=(), output=output), profile=Profile(schema_output=True))
+    again, lesson = turn_state.refused(refusal(words))
+    assert again
+    assert turn_state.shaped().request.output is None
+    assert (lesson is not None) is learns
+
+
 def test_other_refusals_stand() -> None:
     """Rule 111: what has no remedy is the outcome; nothing that was refused is sent again as it was."""
     turn_state = turn_state_of()

@@ -248,6 +248,15 @@ def test_terminal_events(name: str, kind: str, details: Any) -> None:
     assert (written[-1]["response"]["status"], written[-1]["response"]["incomplete_details"]) == (kind, details)
 
 
+def test_an_item_that_was_cut() -> None:
+    """An item that the limit cut says so, in its own event and in the output; one that ended before is complete."""
+    cut = (PartStarted(1, Text(text="")), PartTextDelta(1, "the"), Finished(FinishReason.LENGTH), *END)
+    _, written = encode((*BEGIN, *text(0, "Hi"), *cut))
+    done = [event["item"]["status"] for event in written if event["type"] == "response.output_item.done"]
+    assert done == ["completed", "incomplete"]
+    assert [item["status"] for item in written[-1]["response"]["output"]] == done
+
+
 def test_thinking_of_another_wire() -> None:
     """Thinking streams as a summary, with a note, and its state is sealed into the item."""
     state = OpaqueState(Wire.MESSAGES, {"signature": "s"}, "claude")
