@@ -31,6 +31,8 @@ gc.disable()
 os.environ["MUSTCALL_LEDGER"] = "off"
 os.environ.pop("DATABASE_URL", None)
 
+# Processes that tests start write their output as they do for users, not as this machine was told to.
+os.environ.pop("PYTHONUNBUFFERED", None)
 # Where bytecode is not kept, every process that a test starts compiles the packages it imports anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from mustcall.cli import cli, main
+from mustcall.core.verdict import Verdict
 from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.ledger import AttemptTrace, ContentsKept, TallyRow, TurnTrace, open_ledger
@@ -462,3 +463,27 @@ def test_what_a_missed_demand_came_to_is_said(tmp_path: Path) -> None:
     lines = shown[first : next(number for number, line in enumerate(shown) if line.startswith("attempt"))]
     assert max(map(len, lines)) <= 80
     assert " ".join(" ".join(lines).split()) == "changed " + ", ".join(changed)
+
+
+def test_what_a_verdict_means_is_said_where_nothing_else_is(tmp_path: Path) -> None:
+    """A verdict without details of its own is told in words; good ones, and those that come with an error, are not."""
+    place = str(tmp_path / "l.db")
+    told = {
+        Verdict.TEXT_CALL: "the call was written as text",
+        Verdict.TRUNCATED: "cut off before it was complete",
+        Verdict.EMPTY: "nothing was said",
+        Verdict.THINKING_ONLY: "only reasoning, no answer",
+        Verdict.CALLED: "",
+    }
+    attempts = [an_attempt(number, verdict) for number, verdict in enumerate(told, 1)]
+    attempts.append(msgspec.structs.replace(an_attempt(6, Verdict.TRUNCATED), error="the stream broke"))
+
+    async def fill() -> None:
+        async with open_ledger(place) as ledger:
+            await ledger.put_turns([a_turn("t", attempts=tuple(attempts))])
+
+    asyncio.run(fill())
+    shown = run("show", "t", "--ledger", place).splitlines()
+    first = next(number for number, line in enumerate(shown) if line.startswith("attempt"))
+    column = shown[first].index("what was wrong")
+    assert [line[column:].strip() for line in shown[first + 1 : first + 7]] == [*told.values(), "the stream broke"]

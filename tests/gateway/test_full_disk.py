@@ -52,8 +52,7 @@ def serving(log: Path, place: Path, upstream: str) -> Generator[tuple[str, int]]
             text=True,
             bufsize=1,
             start_new_session=True,
-            # Buffered as usual: what could not be written is tried again with every flush.
-            env={**os.environ, "TMPDIR": str(place), "PYTHONUNBUFFERED": ""},
+            env={**os.environ, "TMPDIR": str(place)},
         )
     assert process.stdout is not None
     printed = ""

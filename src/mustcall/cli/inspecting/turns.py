@@ -244,6 +244,20 @@ def _print_head(out: Console, turn: TurnTrace) -> None:
             print_labelled(out, f"{name:9}", plain(value), otherwise=_USUAL)
 
 
+#: What was wrong with a reply whose verdict says it all.
+_WRONG: dict[str, str] = {
+    Verdict.TEXT_CALL: "the call was written as text",
+    Verdict.PHANTOM_CALL: "it ended as a call does, and there was none",
+    Verdict.FORCE_MISSED: "no call came",
+    Verdict.TRUNCATED: "cut off before it was complete",
+    Verdict.EMPTY: "nothing was said",
+    Verdict.THINKING_ONLY: "only reasoning, no answer",
+    Verdict.LOOPING: "the same call again and again",
+    Verdict.ANNOUNCED_ONLY: "a call was announced, and not made",
+    Verdict.STARVED: "the server cut the prompt without an error",
+}
+
+
 def _attempts(attempts: Sequence[AttemptTrace]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("attempt", "rung", "verdict", "remedy", "seconds", "sends", "tokens", "what was wrong"):
@@ -254,9 +268,9 @@ def _attempts(attempts: Sequence[AttemptTrace]) -> Table:
             seconds = f"{retry.seconds:.2f}"
             unavailable = _styled(str(Verdict.UNAVAILABLE))
             table.add_row(f"{attempt.number}.{number}", attempt.rung, unavailable, "", seconds, "1", "", cell(again))
-        wrong = attempt.problem or attempt.error or ""
-        if not wrong and attempt.verdict == Verdict.FORCE_MISSED:
-            wrong = "not the call that was demanded" if attempt.tool else "no call came"
+        wrong = attempt.problem or attempt.error or _WRONG.get(attempt.verdict or "", "")
+        if attempt.tool and wrong == _WRONG[Verdict.FORCE_MISSED]:
+            wrong = "not the call that was demanded"
         if not wrong.startswith(attempt.tool):
             wrong = f"{attempt.tool}: {wrong}" if wrong else attempt.tool
         table.add_row(
