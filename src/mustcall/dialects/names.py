@@ -13,6 +13,7 @@ from itertools import islice
 import msgspec
 
 from mustcall.core.origin import JsonObject
+from mustcall.core.possessive import at_least_one
 from mustcall.core.tools import Tool
 
 __all__ = ["READINGS", "NameReading", "Offered", "fold", "names_markdown"]
@@ -24,7 +25,7 @@ _LONGEST = 256
 _MOST_PREFIXES = 8
 
 _AROUND = " \t\r\n\f\v\xa0\"'`\u201c\u201d\u2018\u2019"
-_LEADING_TOKENS = re.compile(r"(?:<[^<>]*>\s*)++")
+_LEADING_TOKENS = re.compile(at_least_one(r"<[^<>]*>\s*"))
 _TRAILING_TOKENS = re.compile(r"<.*\Z", re.DOTALL)
 _CALL_NUMBER = re.compile(r":[0-9]{1,9}\Z")
 _JOINT = re.compile(r"\.|__|/|:")

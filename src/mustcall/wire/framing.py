@@ -6,11 +6,13 @@ after an `id`, none expects a byte order mark or a line that is not UTF-8. Comme
 
 import re
 
+from mustcall.core.possessive import at_least_one, maybe
+
 __all__ = ["Framing"]
 
 #: Events as most servers write them: a name or none, and one line of data. No part of it is ever tried another way, so
 #: that nothing is kept for that.
-_USUAL = re.compile(rb"(?:(?:event:[^\r\n]*+\n)?+data:[^\r\n]*+\n\n)++")
+_USUAL = re.compile(at_least_one(maybe(r"event:[^\r\n]*+\n") + r"data:[^\r\n]*+\n\n").encode())
 _BLANK, _OPEN, _FILLED = range(3)
 
 

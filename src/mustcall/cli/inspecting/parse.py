@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from mustcall.core.errors import MustcallError
+from mustcall.core.possessive import any_number
 from mustcall.core.tools import Tool
 from mustcall.dialects import CallEnd, Malformed, Parsed, parse
 
@@ -20,7 +21,7 @@ __all__ = ["command"]
 
 #: What some readers take for the end of a line, and JSON lets stand in strings.
 _LINE_ENDS = str.maketrans({character: f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"})
-_STRING_OR_BLANKS = re.compile(r'"(?:[^"\\]|\\.)*+"|[ \t\r\n]++')
+_STRING_OR_BLANKS = re.compile('"' + any_number(r'[^"\\]|\\.') + r'"|[ \t\r\n]++')
 
 
 class _Line(msgspec.Struct):

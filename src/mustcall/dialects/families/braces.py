@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from mustcall.core.errors import UnsupportedFeature
+from mustcall.core.possessive import at_least_one
 from mustcall.dialects.dialect import Dialect, Opener, Parser, Renderer, WrittenCall
 from mustcall.dialects.events import Reason
 from mustcall.dialects.reading.envelope import dump
@@ -21,7 +22,7 @@ from mustcall.dialects.scanning.grammar import marks_of
 __all__ = ["DIALECTS"]
 
 # Many plain items of a list, each with the comma before it: read in one step.
-_ITEMS = re.compile(rf"(?:[ \t\r\n]*+,[ \t\r\n]*+(?:{SHORT_NUMBER}|\[\]|\{{\}})(?=[ \t\r\n]*+[,\]]))++")
+_ITEMS = re.compile(at_least_one(rf"[ \t\r\n]*+,[ \t\r\n]*+(?:{SHORT_NUMBER}|\[\]|\{{\}})(?=[ \t\r\n]*+[,\]])"))
 _ITEM_START = re.compile(r"[ \t\r\n]*+,[ \t\r\n]*+")
 _KEY = re.compile(r"[^:<>{}\[\],\s\"]*+")
 _BARE = re.compile(r"[^,<>{}\[\]\n\"]*+")

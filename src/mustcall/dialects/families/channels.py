@@ -8,6 +8,7 @@ is addressed to the model itself, text otherwise. Headers are markup in every ca
 import re
 from collections.abc import Sequence
 
+from mustcall.core.possessive import any_number
 from mustcall.dialects.dialect import Anchor, Dialect, Opener, WrittenCall
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.name_json import only_string
@@ -26,7 +27,7 @@ _TOKENS = (_MESSAGE, "<|channel|>", "<|constrain|>")
 _HEADER = re.compile(r"[^<\n]*+")
 _RECIPIENT = re.compile(r"\bto=([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
-_ADDRESSES_NOBODY = re.compile(r"(?:<\|\w+\|>|assistant|analysis|commentary|final|json|\s)*+")
+_ADDRESSES_NOBODY = re.compile(any_number(r"<\|\w+\|>|assistant|analysis|commentary|final|json|\s"))
 _ADDRESS = re.compile(r"[^\s<]*+")
 _SPACES = re.compile(r"[ \t]*+")
 _CHANNELS = ("analysis", "commentary", "final")

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from enum import IntEnum
 
+from mustcall.core.possessive import any_number, at_least_one, maybe
 from mustcall.dialects.events import Reason
 from mustcall.dialects.reading.reader import NotACall, Parse, Reader, ahead, blanks, run
 
@@ -38,18 +39,18 @@ _ESCAPED = (
     rf'\\(?:["\\/bfnrt]|u(?:[0-9A-CEFa-cef]{_HEX}{{3}}|[Dd][0-7]{_HEX}{{2}}'
     rf"|[Dd][89ABab]{_HEX}{{2}}\\u[Dd][C-Fc-f]{_HEX}{{2}}))"
 )
-_INSIDE = rf'(?:[^"\\\x00-\x1f]++|{_ESCAPED})*+'
+_INSIDE = any_number(rf'[^"\\\x00-\x1f]++|{_ESCAPED}')
 _PLAIN = re.compile(_INSIDE)
 _SIMPLE_STRING = re.compile(rf'"{_INSIDE}"')
 _SIMPLE_KEY = re.compile(r'"([^"\\\x00-\x1f]*+)"[ \t\r\n]*+:[ \t\r\n]*+')
-_NUMBER = r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][-+]?[0-9]++)?+"
-SHORT_NUMBER = r"-?(?:0|[1-9][0-9]{0,99}+)(?:\.[0-9]{1,99}+)?+(?:[eE][-+]?[0-9]{1,9}+)?+"
+_NUMBER = r"-?(?:0|[1-9][0-9]*+)" + maybe(r"\.[0-9]++") + maybe("[eE][-+]?[0-9]++")
+SHORT_NUMBER = r"-?(?:0|[1-9][0-9]{0,99}+)" + maybe(r"\.[0-9]{1,99}+") + maybe("[eE][-+]?[0-9]{1,9}+")
 _SHORT_SCALAR = re.compile(rf"(?:{SHORT_NUMBER}|true|false|null)(?=[,\]}} \t\r\n])")
 # Many plain items of an array, each with its comma: read in one step.
 _ITEM = rf'(?:{SHORT_NUMBER}|true|false|null|"{_INSIDE}")[ \t\r\n]*+'
-_LIST = rf"\[[ \t\r\n]*+(?:{_ITEM}(?:,[ \t\r\n]*+{_ITEM})*+)?+\][ \t\r\n]*+"
-_FLAT_ITEMS = re.compile(rf"(?:{_ITEM},[ \t\r\n]*+)++")
-_ITEMS = re.compile(rf"(?:(?:{_ITEM}|{_LIST}|\{{\}}[ \t\r\n]*+),[ \t\r\n]*+)++")
+_LIST = r"\[[ \t\r\n]*+" + maybe(_ITEM + any_number(rf",[ \t\r\n]*+{_ITEM}")) + r"\][ \t\r\n]*+"
+_FLAT_ITEMS = re.compile(at_least_one(rf"{_ITEM},[ \t\r\n]*+"))
+_ITEMS = re.compile(at_least_one(rf"(?:{_ITEM}|{_LIST}|\{{\}}[ \t\r\n]*+),[ \t\r\n]*+"))
 _SCALAR_RUN = re.compile(r"[-+.0-9A-Za-z]*+")
 _WHOLE_SCALAR = re.compile(rf"(?:{_NUMBER}|true|false|null)\Z")
 # What begins a value in Python and none in JSON: a string, a tuple, `True`, `False` and `None`.

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from enum import IntEnum
 
+from mustcall.core.possessive import any_number, at_least_one
 from mustcall.dialects.events import Reason
 from mustcall.dialects.reading.jsontext import MAX_DEPTH, SHORT_NUMBER, Open, escape
 from mustcall.dialects.reading.reader import NotACall, Parse, Reader, ahead, blanks, run
@@ -25,11 +26,11 @@ _INTEGER = re.compile(r"([-+]?)(0(?:_?0)*|[1-9][0-9]*(?:_[0-9]+)*)\Z")
 _BASED = re.compile(r"([-+]?)(0[xX][0-9A-Fa-f_]+|0[oO][0-7_]+|0[bB][01_]+)\Z")
 _FLOAT = re.compile(r"([-+]?)([0-9](?:_?[0-9])*)?(\.(?:[0-9](?:_?[0-9])*)?)?([eE][-+]?[0-9]{1,6})?\Z")
 # What certainly goes on inside a string: plain characters and escapes of a known length.
-_SIMPLE_ESCAPE = re.compile(r"\\([\\'\"abfnrtv]|x[0-9A-Fa-f]{2})")
+_KNOWN_ESCAPE = r"[\\'\"abfnrtv]|x[0-9A-Fa-f]{2}"
+_SIMPLE_ESCAPE = re.compile(rf"\\({_KNOWN_ESCAPE})")
+_ESCAPED = rf"\\(?:{_KNOWN_ESCAPE})"
 _PLAIN = {
-    (raw, size, quote): re.compile(
-        rf"(?:[^{quote}\\{newlines}]++{'' if raw else '|' + _SIMPLE_ESCAPE.pattern})*+",
-    )
+    (raw, size, quote): re.compile(any_number(rf"[^{quote}\\{newlines}]++{'' if raw else rf'|{_ESCAPED}'}"))
     for raw in (False, True)
     for size, newlines in ((1, r"\n\r"), (3, ""))
     for quote in "'\""
@@ -49,9 +50,10 @@ _ESCAPES = {
 }
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
 # Many plain items of a list, each with its comma: read in one step. Strings without what JSON writes otherwise.
-_PLAIN_ITEM = rf"""{SHORT_NUMBER}|'[^'"\\,()\x00-\x1f]*+'|"(?:[^'"\\,()\x00-\x1f]++|\\[\\bfnrt])*+\""""
-_FLAT_ITEMS = re.compile(rf"(?:(?:{_PLAIN_ITEM})[ \t\r\n]*+,[ \t\r\n]*+)++")
-_ITEMS = re.compile(rf"(?:(?:{_PLAIN_ITEM}|\[\]|\(\)|\{{\}})[ \t\r\n]*+,[ \t\r\n]*+)++")
+_PLAIN_STRING = '"' + any_number(r"""[^'"\\,()\x00-\x1f]++|\\[\\bfnrt]""") + '"'
+_PLAIN_ITEM = rf"""{SHORT_NUMBER}|'[^'"\\,()\x00-\x1f]*+'|{_PLAIN_STRING}"""
+_FLAT_ITEMS = re.compile(at_least_one(rf"(?:{_PLAIN_ITEM})[ \t\r\n]*+,[ \t\r\n]*+"))
+_ITEMS = re.compile(at_least_one(rf"(?:{_PLAIN_ITEM}|\[\]|\(\)|\{{\}})[ \t\r\n]*+,[ \t\r\n]*+"))
 _TO_JSON = str.maketrans("'()", '"[]')
 _ITEM_END = re.compile(r"[ \t\r\n]*+,[ \t\r\n]*+")
 _CLOSERS = {"[": "]", "(": ")", "{": "}"}

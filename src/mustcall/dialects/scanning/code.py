@@ -7,6 +7,7 @@ as many ticks as began it, or with its paragraph: a lone tick is no code and mus
 import re
 from functools import lru_cache
 
+from mustcall.core.possessive import any_number
 from mustcall.dialects.leadin import LONGEST_LEAD_IN, is_lead_in
 from mustcall.dialects.reading.reader import Reader
 
@@ -189,7 +190,7 @@ def _inside_inline(size: int) -> re.Pattern[str]:
     # A full count of ticks is a run of its own, whatever follows it.
     ends = "" if size == _MOST_TICKS else "(?!`)"
     other_run = rf"(?!`{{{size}}}{ends})`{{1,{_MOST_TICKS}}}+(?!\Z)"
-    return re.compile(rf"(?:[^`\n]++|{other_run}|\n(?=[^\S\n]*+\S))*+")
+    return re.compile(any_number(rf"[^`\n]++|{other_run}|\n(?=[^\S\n]*+\S)"))
 
 
 @lru_cache(maxsize=2 * _MOST_TICKS)

@@ -11,6 +11,7 @@ might have been nothing but calls (`Candidate`) is read a second time. So time i
 
 import re
 
+from mustcall.core.possessive import at_least_one
 from mustcall.dialects.dialect import Opener
 from mustcall.dialects.events import ScanEvent, ScannedText
 from mustcall.dialects.names import Offered
@@ -27,7 +28,7 @@ from mustcall.dialects.scanning.state import Alone, Sections
 __all__ = ["Scan"]
 
 # Inline code that is whole: in single ticks, over as many lines as its paragraph has.
-_INLINE_CODE = re.compile(r"`(?:[^`\n]++|\n(?=[^\S\n]*+\S))++`(?=[^`])")
+_INLINE_CODE = re.compile("`" + at_least_one(r"[^`\n]++|\n(?=[^\S\n]*+\S)") + "`(?=[^`])")
 _BARE_OPENERS = ("{", "[")
 #: Characters of a text that are tried at first.
 _FIRST_TRIED = 32

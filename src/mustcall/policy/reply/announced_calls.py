@@ -11,6 +11,7 @@ Cost: only the end of the text is looked at, and its sentences only if one of th
 import re
 from collections.abc import Iterable
 
+from mustcall.core.possessive import any_number
 from mustcall.core.tools import ProviderTool, Tool
 
 __all__ = ["announces_call"]
@@ -46,7 +47,7 @@ _SIGNS = _OPENERS + _STARTS
 _TRACES = ("i'", "i ", "let", "we'", "we ", "calling", "invoking", "executing")
 
 #: A full stop inside a name (`files.read`) does not end a sentence.
-_SENTENCE = re.compile(r"[^.!?\n]*+(?:\.(?=\w)[^.!?\n]*+)*+[.!?\n]?")
+_SENTENCE = re.compile(r"[^.!?\n]*+" + any_number(r"\.(?=\w)[^.!?\n]*+") + r"[.!?\n]?")
 _OPENING = re.compile(
     rf"\b(?:{'|'.join(map(re.escape, _OPENERS))}),?\s+(?:(?:{'|'.join(map(re.escape, _BETWEEN))}),?\s+){{0,3}}"
     rf"|^\W*(?:now,?\s+)?(?=(?:{'|'.join(_STARTS)})\s)"

@@ -13,20 +13,24 @@ from enum import Enum
 
 import msgspec
 
+from mustcall.core.possessive import any_number, maybe
 from mustcall.policy.schema.subschemas import MAX_DEPTH
 
 __all__ = ["Relaxed", "relax"]
 
+_IN_COMMENT = r"[^*]++|\*(?!/)"
+_IN_DOUBLE_QUOTES, _IN_SINGLE_QUOTES = r'[^"\\]++|\\.', r"[^'\\]++|\\."
+_FRACTION, _EXPONENT = r"\.[0-9]++", "[eE][-+]?[0-9]++"
 _TOKEN = re.compile(
-    r"""
+    rf"""
       (?P<blank>[ \t\r\n\f\v\xa0\ufeff]++)
     | (?P<line>(?://|\#)[^\r\n]*+)
-    | (?P<block>/\*(?:[^*]++|\*(?!/))*+\*/)
-    | (?P<string>"(?:[^"\\]++|\\.)*+")
-    | (?P<single>'(?:[^'\\]++|\\.)*+')
-    | (?P<number>-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][-+]?[0-9]++)?+)
+    | (?P<block>/\*{any_number(_IN_COMMENT)}\*/)
+    | (?P<string>"{any_number(_IN_DOUBLE_QUOTES)}")
+    | (?P<single>'{any_number(_IN_SINGLE_QUOTES)}')
+    | (?P<number>-?(?:0|[1-9][0-9]*+){maybe(_FRACTION)}{maybe(_EXPONENT)})
     | (?P<word>[A-Za-z_$][A-Za-z0-9_$-]*+)
-    | (?P<mark>[{}\[\],:])
+    | (?P<mark>[{{}}\[\],:])
     """,
     re.VERBOSE | re.DOTALL,
 )

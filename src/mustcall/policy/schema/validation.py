@@ -15,6 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from mustcall.core.origin import JsonObject
+from mustcall.core.possessive import any_number
 from mustcall.policy.schema.checker import Checker, fits, problems_in, schema_fault, validator_for
 from mustcall.policy.schema.problems import MAX_PROBLEMS, Problem, describe_problems
 from mustcall.policy.schema.subschemas import MAX_DEPTH
@@ -40,7 +41,7 @@ _MAX_EXPONENT = 400
 _MOST_DOCUMENTS = 10_000
 
 _BLANKS = re.compile(r"[ \t\r\n]*+")
-_STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+("?)|[\[\]{}]', re.DOTALL)
+_STRUCTURE = re.compile('"' + any_number(r'[^"\\]++|\\.') + r'("?)|[\[\]{}]', re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 _OBJECT = msgspec.json.Decoder(dict[str, object])

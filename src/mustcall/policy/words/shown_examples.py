@@ -8,6 +8,8 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
+from mustcall.core.possessive import at_least_one
+
 __all__ = ["asks_to_be_shown"]
 
 _LOOKED_AT = 1500
@@ -19,8 +21,9 @@ _CALLS = r"(?:(?:tool|function|api)[- ]?call(?:s|ing)?|payloads?|request bod(?:y
 _TALKED_OF = rf"(?:{_CALLS}|calls?|tools|requests?|format)"
 #: A tool as people write its name, or speak of it: "how is get_weather called" is no question about taxis. What was
 #: read of a name is never given back, which keeps the cost of a long one small.
+_NAME_PART = "_[a-z0-9]{1,30}+"
 _TOOL = (
-    r"(?:`[^`\n]{1,80}+`|(?<![a-z0-9_])(?:[a-z][a-z0-9]{0,30}+(?:_[a-z0-9]{1,30}+){1,9}+|"
+    rf"(?:`[^`\n]{{1,80}}+`|(?<![a-z0-9_])(?:[a-z][a-z0-9]{{0,30}}+{at_least_one(_NAME_PART, most=9)}|"
     r"(?-i:[a-z]{1,30}+[A-Z][A-Za-z0-9]{0,60}+))|"
     r"\b(?:tool|function|funktion|werkzeug|fonction|outil|función|herramienta|função|ferramenta|funzione|strumento|"
     r"функци|инструмент)\w{0,12}+|函[数數]|工具|接口|関数|ツール|함수|도구)"
