@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 
 import pytest
 
@@ -72,7 +72,7 @@ async def listening(*answers: bytes) -> AsyncGenerator[Listener]:
     listener = Listener(*answers)
     server = await asyncio.start_server(listener.serve, "127.0.0.1", 0)
     listener.port = server.sockets[0].getsockname()[1]
-    async with server:
+    with closing(server):  # `async with` waits until every connection is closed, since Python 3.12
         yield listener
 
 

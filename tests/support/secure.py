@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 CERTIFICATE = Path(__file__).parent / "tls"
@@ -55,5 +55,5 @@ async def secure() -> AsyncGenerator[Secure]:
     context.sni_callback = note
     server = await asyncio.start_server(upstream.answer, "127.0.0.1", 0, ssl=context)
     upstream.port = server.sockets[0].getsockname()[1]
-    async with server:
+    with closing(server):
         yield upstream

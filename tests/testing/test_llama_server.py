@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -156,7 +157,7 @@ async def test_cancelled_start_leaves_nothing(stand_in: Callable[..., LlamaServe
     def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         came.put_nowait((reader, writer))
 
-    async with await asyncio.start_server(take, "127.0.0.1", 0) as test:
+    with closing(await asyncio.start_server(take, "127.0.0.1", 0)) as test:
         port = test.sockets[0].getsockname()[1]
         server = stand_in(f"import socket, sys; s = socket.create_connection(('127.0.0.1', {port})); sys.stdin.read()")
         entering = asyncio.ensure_future(server.__aenter__())

@@ -1,7 +1,7 @@
 """Connections in use: kept, stale, cut off, pressed back upon, and many at a time."""
 
 import asyncio
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 
 import pytest
 
@@ -221,7 +221,7 @@ async def test_server_that_speaks_first(transport: HttpTransport) -> None:
         await writer.drain()
         writer.close()
 
-    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+    with closing(await asyncio.start_server(greet, "127.0.0.1", 0)) as server:
         port = server.sockets[0].getsockname()[1]
         assert type(await failure_of(transport, call_to(f"http://127.0.0.1:{port}"))) is UpstreamGarbage
 
@@ -365,7 +365,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 async def test_large_bodies_both_ways(transport: HttpTransport) -> None:
     """Four megabytes, more than the system keeps on the way, are the same to the last byte there and back."""
     body = b"".join(b"%08d" % number for number in range(500_000))
-    async with await asyncio.start_server(echo, "127.0.0.1", 0) as server:
+    with closing(await asyncio.start_server(echo, "127.0.0.1", 0)) as server:
         port = server.sockets[0].getsockname()[1]
         status, answer = await read_all(transport, call_to(f"http://127.0.0.1:{port}", body=body))
         assert status == 200
@@ -420,7 +420,7 @@ async def test_slow_consumer_slows_the_upstream(transport: HttpTransport) -> Non
             await drained
         writer.close()
 
-    async with await asyncio.start_server(stream, "127.0.0.1", 0) as server:
+    with closing(await asyncio.start_server(stream, "127.0.0.1", 0)) as server:
         reply = await transport.send(call_to(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
         assert isinstance(reply, HttpReply)
         chunks = reply.chunks()
@@ -474,7 +474,7 @@ async def test_many_exchanges_at_a_time(transport: HttpTransport) -> None:
             writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=512)
-    async with server:
+    with closing(server):
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         for turn in range(2):
             everybody.clear()

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -131,7 +132,7 @@ async def test_ipv6(transport: HttpTransport) -> None:
         writer.write(OK)
         writer.close()
 
-    async with await asyncio.start_server(answer, "::1", 0) as server:
+    with closing(await asyncio.start_server(answer, "::1", 0)) as server:
         port = server.sockets[0].getsockname()[1]
         assert await read_all(transport, call_to(f"http://[::1]:{port}", body=b"")) == (200, b"ok")
     assert f"Host: [::1]:{port}\r\n".encode() in heard[0]

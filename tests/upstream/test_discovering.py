@@ -127,7 +127,6 @@ async def test_all_are_asked_at_once(transport: HttpTransport) -> None:
     finally:
         for server in servers:
             server.close()
-            await server.wait_closed()
 
 
 async def test_a_gateway_is_no_upstream_of_itself(transport: HttpTransport) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, closing
 
 import pytest
 
@@ -238,7 +238,7 @@ async def test_no_tls_where_tls_was_expected(transport: HttpTransport) -> None:
         writer.close()
 
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
-    async with server:
+    with closing(server):
         port = server.sockets[0].getsockname()[1]
         error = await failure_of(transport, call_to(f"https://127.0.0.1:{port}"))
     assert type(error) is UpstreamUnavailable

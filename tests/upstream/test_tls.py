@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+from contextlib import closing
 
 import pytest
 
@@ -92,7 +93,7 @@ async def test_silent_handshake(transport: HttpTransport) -> None:
         left.set()
         writer.close()
 
-    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
+    with closing(await asyncio.start_server(say_nothing, "127.0.0.1", 0)) as server:
         url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         error = await failure_of(transport, call_to(url, timeouts=Timeouts(connect=0.1, read=5, idle=5)))
         assert type(error) is UpstreamTimeout

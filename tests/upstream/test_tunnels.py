@@ -5,7 +5,7 @@ import contextlib
 import gc
 import ssl
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 
 import pytest
 
@@ -60,7 +60,7 @@ async def proxying(
         context.load_cert_chain(CERTIFICATE / "cert.pem", CERTIFICATE / "key.pem")
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0, ssl=context)
     proxy.port = server.sockets[0].getsockname()[1]
-    async with server:
+    with closing(server):
         yield proxy
 
 
