@@ -1,6 +1,8 @@
 # Two commands are the front door: `make run` and `make test`. Both set everything up by themselves.
 .DEFAULT_GOAL := help
 BIN := .venv/bin
+# Runs a command as a process group of its own: what it has started ends with it.
+APART = $(BIN)/python -c 'import os, sys; os.setpgrp(); os.execv(sys.argv[1], sys.argv[1:])'
 LINT = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache
 UV = $$(command -v uv || echo $(BIN)/uv)
 
@@ -22,7 +24,7 @@ run: .venv/.ready-run ## start the gateway on a model inside the process and pri
 # The types are checked beside the tests: one process each on two processors, and neither reads what the other prints.
 # With room for young objects, node collects garbage a tenth less.
 test: .venv/.ready-dev chromium ## everything CI checks: lint, types and unit
-	@NODE_OPTIONS=--max-semi-space-size=256 $(BIN)/basedpyright >.venv/types.txt 2>&1 & types=$$!; trap 'kill $$types 2>/dev/null' EXIT INT TERM; \
+	@NODE_OPTIONS=--max-semi-space-size=256 $(APART) $(BIN)/basedpyright >.venv/types.txt 2>&1 & types=$$!; trap 'kill -s TERM -- -$$types 2>/dev/null' EXIT INT TERM; \
 	$(LINT) || exit 1; \
 	$(BIN)/pytest -n auto --dist worksteal -q; unit=$$?; \
 	wait $$types; checked=$$?; echo "$(BIN)/basedpyright"; cat .venv/types.txt; \

@@ -142,8 +142,8 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """Run a worker more than there are processors: some tests wait, for a process to start or a socket to speak.
 
-    Each further worker imports and collects everything anew, which costs more than the waiting. A container may allow
-    fewer processors than the machine has.
+    Each further worker imports and collects everything anew, which costs more than the waiting. A process may be
+    bound to fewer processors than the machine has.
     """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return allowed + 1

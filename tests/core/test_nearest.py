@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall.core.nearest import did_you_mean, nearest
+from mustcall.core.text.nearest import did_you_mean, nearest
 
 KNOWN = ("serve", "chat", "run", "runs", "doctor")
 

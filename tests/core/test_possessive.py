@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mustcall
-from mustcall.core.possessive import any_number, at_least_one, maybe
+from mustcall.core.text.possessive import any_number, at_least_one, maybe
 
 BODIES = ["ab?c", r"a(?!c)|b", "[ab]++c|a", r"a(?:b|bc)*+c", "(?:a|ab)c|b(?=c)"]
 texts = st.text(alphabet="abc", max_size=12)
@@ -64,7 +64,7 @@ def _constants(path: Path) -> Iterator[tuple[int, str]]:
 def test_no_expression_repeats_a_group_otherwise() -> None:
     """Every possessive repetition of a group in the product is written by these functions."""
     package = Path(mustcall.__file__).parent
-    own = package / "core" / "possessive.py"
+    own = package / "core" / "text" / "possessive.py"
     found = [
         f"{path.relative_to(package)}:{line}"
         for path in sorted(package.rglob("*.py"))

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -208,18 +209,22 @@ def test_workers_that_cannot_start_are_an_error() -> None:
     assert multiprocessing.active_children() == []
 
 
-def test_a_start_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """A system that gives no process to replace a dead worker is asked again after a pause; the others serve on."""
+@pytest.mark.parametrize("refusing", ["process", "descriptors"])
+def test_a_start_that_fails_is_tried_again(
+    refusing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A system that gives no process, or no descriptors, is asked again after a pause; the other worker serves on."""
     settings = settings_from_flags("chat=http://127.0.0.1:9/v1", server=ServerSettings(port=0))
     others = set(workers_of(os.getpid()))
-    start = SpawnProcess.start
-    refused: list[SpawnProcess] = []
+    place, name = (SpawnProcess, "start") if refusing == "process" else (socket, "socketpair")
+    give: Callable[..., object] = getattr(place, name)
+    refused: list[object] = []
 
-    def start_at_the_second_time(process: SpawnProcess) -> None:
+    def give_at_the_second_time(*given: object) -> object:
         if not refused:
-            refused.append(process)
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        start(process)
+            refused.append(given)
+            raise OSError(errno.EMFILE, "there is none")
+        return give(*given)
 
     def serving_now() -> set[int]:
         return set(workers_of(os.getpid())) - others
@@ -231,7 +236,7 @@ def test_a_start_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch, capl
             os.kill(os.getpid(), signal.SIGINT)
 
     def announce() -> None:
-        monkeypatch.setattr(SpawnProcess, "start", start_at_the_second_time)
+        monkeypatch.setattr(place, name, give_at_the_second_time)
         killed = min(serving_now())
         os.kill(killed, signal.SIGKILL)
         ending.append(threading.Thread(target=end, args=(killed,)))
@@ -241,7 +246,7 @@ def test_a_start_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch, capl
     with bind(settings.server) as listener:
         serve_workers(settings, listener, announce, count=2)
     ending[0].join()
-    assert "a worker could not be started (Resource temporarily unavailable); starting another in 0.5 s" in caplog.text
+    assert "a worker could not be started (there is none); starting another in 0.5 s" in caplog.text
     assert multiprocessing.active_children() == []
 
 

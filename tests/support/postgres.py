@@ -7,6 +7,7 @@ as root, so root starts it as `nobody`.
 
 import atexit
 import contextlib
+import getpass
 import itertools
 import os
 import shutil
@@ -31,7 +32,6 @@ class PostgresServer:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._locks: str | None = None
         installed = os.environ.get("MUSTCALL_TEST_POSTGRES")
         if installed:
             self._use_installed(Path(installed))
@@ -45,8 +45,9 @@ class PostgresServer:
 
     def _use_wheel(self) -> None:
         # Its lock is one file in the folder for temporary files, which only the first user of a machine may open.
-        self._locks = tempfile.mkdtemp(prefix="mustcall-pg-lock-")
-        usual, tempfile.tempdir = tempfile.tempdir, self._locks
+        locks = Path(tempfile.gettempdir()) / f"mustcall-pg-locks-{getpass.getuser()}"
+        locks.mkdir(mode=0o700, exist_ok=True)
+        usual, tempfile.tempdir = tempfile.tempdir, str(locks)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the folder that its lock is put into
             try:
@@ -87,9 +88,7 @@ class PostgresServer:
         """Stop the server and delete its files."""
         with contextlib.suppress(subprocess.CalledProcessError):
             self.crash()
-        for folder in (self._folder, self._locks):
-            if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def crash(self) -> None:
         """Stop the server as a crash would: nobody is asked, nothing is written."""

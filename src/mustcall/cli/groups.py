@@ -6,7 +6,7 @@ from importlib import import_module
 import click
 from click.shell_completion import CompletionItem
 
-from mustcall.core.nearest import nearest
+from mustcall.core.text.nearest import nearest
 
 __all__ = ["Group", "LazyGroup"]
 

@@ -13,7 +13,7 @@ from itertools import islice
 import msgspec
 
 from mustcall.core.origin import JsonObject
-from mustcall.core.possessive import at_least_one
+from mustcall.core.text.possessive import at_least_one
 from mustcall.core.tools import Tool
 
 __all__ = ["READINGS", "NameReading", "Offered", "fold", "names_markdown"]

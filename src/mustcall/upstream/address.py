@@ -13,8 +13,8 @@ import re
 import msgspec
 
 from mustcall.core.errors import ConfigError
-from mustcall.core.nearest import nearest
 from mustcall.core.origin import Wire
+from mustcall.core.text.nearest import nearest
 from mustcall.upstream.providers import EMBEDDED, PROVIDERS, Provider
 
 __all__ = ["FORM", "Address", "is_address", "read_address"]

@@ -6,7 +6,7 @@ after an `id`, none expects a byte order mark or a line that is not UTF-8. Comme
 
 import re
 
-from mustcall.core.possessive import at_least_one, maybe
+from mustcall.core.text.possessive import at_least_one, maybe
 
 __all__ = ["Framing"]
 

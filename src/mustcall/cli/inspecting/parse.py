@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from mustcall.core.errors import MustcallError
-from mustcall.core.possessive import any_number
+from mustcall.core.text.possessive import any_number
 from mustcall.core.tools import Tool
 from mustcall.dialects import CallEnd, Malformed, Parsed, parse
 

@@ -23,8 +23,8 @@ from mustcall.cli.measuring.options import (
     upstream_options,
 )
 from mustcall.core.errors import ConfigError
-from mustcall.core.nearest import did_you_mean
 from mustcall.core.origin import Wire
+from mustcall.core.text.nearest import did_you_mean
 from mustcall.evals.asking.journal import read_journal
 from mustcall.evals.floors import check_floors, read_floor
 from mustcall.evals.loading import SUITES, open_suite

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from mustcall.core.errors import UnsupportedFeature
-from mustcall.core.possessive import at_least_one
+from mustcall.core.text.possessive import at_least_one
 from mustcall.dialects.dialect import Dialect, Opener, Parser, Renderer, WrittenCall
 from mustcall.dialects.events import Reason
 from mustcall.dialects.reading.envelope import dump

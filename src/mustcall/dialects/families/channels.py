@@ -8,7 +8,7 @@ is addressed to the model itself, text otherwise. Headers are markup in every ca
 import re
 from collections.abc import Sequence
 
-from mustcall.core.possessive import any_number
+from mustcall.core.text.possessive import any_number
 from mustcall.dialects.dialect import Anchor, Dialect, Opener, WrittenCall
 from mustcall.dialects.events import Reason
 from mustcall.dialects.families.name_json import only_string

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from enum import IntEnum
 
-from mustcall.core.possessive import any_number, at_least_one, maybe
+from mustcall.core.text.possessive import any_number, at_least_one, maybe
 from mustcall.dialects.events import Reason
 from mustcall.dialects.reading.reader import NotACall, Parse, Reader, ahead, blanks, run
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from enum import IntEnum
 
-from mustcall.core.possessive import any_number, at_least_one
+from mustcall.core.text.possessive import any_number, at_least_one
 from mustcall.dialects.events import Reason
 from mustcall.dialects.reading.jsontext import MAX_DEPTH, SHORT_NUMBER, Open, escape
 from mustcall.dialects.reading.reader import NotACall, Parse, Reader, ahead, blanks, run

@@ -7,7 +7,7 @@ as many ticks as began it, or with its paragraph: a lone tick is no code and mus
 import re
 from functools import lru_cache
 
-from mustcall.core.possessive import any_number
+from mustcall.core.text.possessive import any_number
 from mustcall.dialects.leadin import LONGEST_LEAD_IN, is_lead_in
 from mustcall.dialects.reading.reader import Reader
 

@@ -11,7 +11,7 @@ might have been nothing but calls (`Candidate`) is read a second time. So time i
 
 import re
 
-from mustcall.core.possessive import at_least_one
+from mustcall.core.text.possessive import at_least_one
 from mustcall.dialects.dialect import Opener
 from mustcall.dialects.events import ScanEvent, ScannedText
 from mustcall.dialects.names import Offered

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import inspect
 
-from mustcall.core.nearest import did_you_mean
 from mustcall.core.origin import Wire
+from mustcall.core.text.nearest import did_you_mean
 
 __all__ = ["advice"]
 

@@ -154,6 +154,17 @@ class _Crew:
             self._signals.append(number)
 
     def _start(self) -> None:
+        try:
+            process, line = self._started()
+        except OSError as error:
+            if not self._announced:
+                raise
+            self._start_later(f"a worker could not be started ({error.strerror})")
+        else:
+            self._workers.append(_Worker(process, line, self._settings))
+
+    def _started(self) -> tuple[SpawnProcess, Connection]:
+        """Start a process; return it and our end of the line to it. Raise `OSError` where the system gives none."""
         ours, theirs = _pipe()
         process = self._context.Process(
             target=_work, args=(self._settings, self._listener, theirs, self._counts), name="mustcall worker"
@@ -164,16 +175,13 @@ class _Crew:
             # Starting flushes the standard streams, and fails where they cannot be written: the log on a full disk.
             with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
                 process.start()
-        except OSError as error:
+        except OSError:
             ours.close()
-            if not self._announced:
-                raise
-            self._start_later(f"a worker could not be started ({error.strerror})")
-            return
+            raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
-        self._workers.append(_Worker(process, ours, self._settings))
+        return process, ours
 
     def _start_later(self, why: str) -> None:
         """Start a worker after a pause, which doubles until one answers."""

@@ -11,7 +11,7 @@ Cost: only the end of the text is looked at, and its sentences only if one of th
 import re
 from collections.abc import Iterable
 
-from mustcall.core.possessive import any_number
+from mustcall.core.text.possessive import any_number
 from mustcall.core.tools import ProviderTool, Tool
 
 __all__ = ["announces_call"]

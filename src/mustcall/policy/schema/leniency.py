@@ -13,7 +13,7 @@ from enum import Enum
 
 import msgspec
 
-from mustcall.core.possessive import any_number, maybe
+from mustcall.core.text.possessive import any_number, maybe
 from mustcall.policy.schema.subschemas import MAX_DEPTH
 
 __all__ = ["Relaxed", "relax"]

@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from mustcall.core.origin import JsonObject
-from mustcall.core.possessive import any_number
+from mustcall.core.text.possessive import any_number
 from mustcall.policy.schema.checker import Checker, fits, problems_in, schema_fault, validator_for
 from mustcall.policy.schema.problems import MAX_PROBLEMS, Problem, describe_problems
 from mustcall.policy.schema.subschemas import MAX_DEPTH

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from mustcall.core.possessive import at_least_one
+from mustcall.core.text.possessive import at_least_one
 
 __all__ = ["asks_to_be_shown"]
 

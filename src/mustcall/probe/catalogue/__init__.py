@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from mustcall.core.errors import ConfigError
-from mustcall.core.nearest import nearest
 from mustcall.core.origin import Wire
+from mustcall.core.text.nearest import nearest
 from mustcall.probe.catalogue import choice, history, limits, schemas, watching
 from mustcall.probe.clients import NEEDS
 from mustcall.probe.values import Cell, CellGroup, Client, Level

@@ -1,0 +1,1 @@
+"""Text: the name that somebody may have meant, and expressions that are right on every version of Python."""
