@@ -258,6 +258,17 @@ _WRONG: dict[str, str] = {
 }
 
 
+def _what_was_wrong(attempt: AttemptTrace) -> str:
+    """Return what an attempt's details say was wrong, else what its verdict means, with the tool that was called."""
+    wrong = attempt.problem or attempt.error
+    if not wrong and attempt.tool and attempt.verdict == Verdict.FORCE_MISSED:
+        wrong = "not the call that was demanded"
+    wrong = wrong or _WRONG.get(attempt.verdict or "", "")
+    if wrong.startswith(attempt.tool):
+        return wrong
+    return f"{attempt.tool}: {wrong}" if wrong else attempt.tool
+
+
 def _attempts(attempts: Sequence[AttemptTrace]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("attempt", "rung", "verdict", "remedy", "seconds", "sends", "tokens", "what was wrong"):
@@ -268,11 +279,6 @@ def _attempts(attempts: Sequence[AttemptTrace]) -> Table:
             seconds = f"{retry.seconds:.2f}"
             unavailable = _styled(str(Verdict.UNAVAILABLE))
             table.add_row(f"{attempt.number}.{number}", attempt.rung, unavailable, "", seconds, "1", "", cell(again))
-        wrong = attempt.problem or attempt.error or _WRONG.get(attempt.verdict or "", "")
-        if attempt.tool and wrong == _WRONG[Verdict.FORCE_MISSED]:
-            wrong = "not the call that was demanded"
-        if not wrong.startswith(attempt.tool):
-            wrong = f"{attempt.tool}: {wrong}" if wrong else attempt.tool
         table.add_row(
             f"{attempt.number}.{len(attempt.retries) + 1}" if attempt.retries else str(attempt.number),
             attempt.rung,
@@ -281,7 +287,7 @@ def _attempts(attempts: Sequence[AttemptTrace]) -> Table:
             f"{attempt.seconds - sum(retry.seconds + retry.wait for retry in attempt.retries):.2f}",
             str(attempt.sends - len(attempt.retries)),
             f"{attempt.input_tokens}+{attempt.output_tokens}",
-            cell(wrong),
+            cell(_what_was_wrong(attempt)),
         )
     return table
 
