@@ -21,7 +21,7 @@ from hypothesis import settings
 
 from support import misses
 from support.examples import PROFILE, PROFILES, scaled
-from support.ordering import shuffled
+from support.ordering import collected_from, shuffled
 from support.thinning import thinned
 
 # Collecting makes thousands of objects that live to the end of the run; `pytest_collection_finish` goes on.
@@ -53,6 +53,13 @@ for _name, _profile in PROFILES.items():
 settings.load_profile(PROFILE)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let each worker collect the folders in an order of its own, where all tests are run."""
+    worker, workers = (os.environ.get(f"PYTEST_XDIST_WORKER{part}", "") for part in ("", "_COUNT"))
+    if worker and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        config.args = [str(path) for path in collected_from(_HERE, int(worker.removeprefix("gw")), int(workers))]
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Give a property test that names its own number of examples as many as the profile allows it."""
     if isinstance(item, pytest.Function):
@@ -60,7 +67,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Thin the grids of the profile `ci`, and put the tests into another order where a seed asks for one."""
+    """Order the tests by folder, thin the grids of the profile `ci`, and reorder the tests where a seed asks for it."""
+    items.sort(key=_folder)  # each worker has collected them in another order
     if PROFILE == "ci" and not config.option.keyword:
         left = thinned([item for item in items if _folder(item) in _THINNED])
         config.hook.pytest_deselected(items=[item for item in items if item in left])

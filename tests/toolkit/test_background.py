@@ -90,6 +90,19 @@ def test_ctrl_c_stops_the_work(background: Background) -> None:
     assert ended == ["clean", "clean"]
 
 
+def test_an_interrupt_at_any_moment_is_one(background: Background, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait that begins again all the time is interrupted at every place of it, and ends in nothing else."""
+    monkeypatch.setattr("mustcall.toolkit.background._GLANCE", 0.000001)
+    alarm = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for number in range(200):
+            signal.setitimer(signal.ITIMER_REAL, 0.002 + number * 1e-5)
+            with pytest.raises(KeyboardInterrupt):
+                background.run(asyncio.sleep(60))
+    finally:
+        signal.signal(signal.SIGALRM, alarm)
+
+
 def test_closing_ends_what_is_left() -> None:
     """Work that nobody waits for any more is cancelled when the loop is closed."""
     ended: list[str] = []

@@ -91,28 +91,38 @@ class Background:
 
 
 class _Running(Generic[_T]):
-    """A task of the loop's, as the other thread sees it."""
+    """A task of the loop's, as the other thread sees it.
+
+    The end is waited for by a queue: Ctrl-C at the wrong moment in the wait of a `threading.Event` ends in a
+    `RuntimeError` of its lock.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> None:
         self._loop = loop
         self._work = work
         self._task: asyncio.Task[_T] | None = None
-        self.finished = threading.Event()
+        self._finished = False
+        self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def begin(self) -> None:
         """Start the task. Not done on creation, so that an interrupt at any moment finds something to stop."""
         self._loop.call_soon_threadsafe(self._start)
 
     def _start(self) -> None:
-        if self.finished.is_set():  # stopped before it began
+        if self._finished:  # stopped before it began
             return
         self._task = self._loop.create_task(self._work)
-        self._task.add_done_callback(lambda _: self.finished.set())
+        self._task.add_done_callback(lambda _: self._end())
+
+    def _end(self) -> None:
+        self._finished = True
+        self._ended.put(None)
 
     def wait(self) -> None:
         """Wait until the task has ended."""
-        while not self.finished.wait(_GLANCE):
-            pass
+        while not self._finished:
+            with contextlib.suppress(queue.Empty):
+                self._ended.get(timeout=_GLANCE)
 
     def result(self) -> _T:
         """Return what the finished task returned, or raise what it raised."""
@@ -121,14 +131,15 @@ class _Running(Generic[_T]):
 
     def stop(self) -> None:
         """Cancel the task if it still runs, and wait until it has cleaned up."""
-        if not self.finished.is_set():
+        if not self._finished:
             self._loop.call_soon_threadsafe(self._cancel)
-            self.finished.wait(_PATIENCE)
+            with contextlib.suppress(queue.Empty):
+                self._ended.get(timeout=_PATIENCE)
 
     def _cancel(self) -> None:
         if self._task is None:
             self._work.close()
-            self.finished.set()
+            self._end()
         else:
             self._task.cancel()
 

@@ -8,6 +8,7 @@ import threading
 import urllib.error
 import urllib.request
 from concurrent.futures import Future
+from queue import Empty, SimpleQueue
 from typing import IO, Any
 
 from mustcall.core.errors import ConfigError
@@ -92,22 +93,26 @@ def _copy(source: UrlSource, part: Part, answer: Any, out: IO[bytes], done: int)
 def _answer(request: urllib.request.Request) -> Any:
     """Return the opened answer, or raise `TimeoutError`.
 
-    The request runs in a thread, because a name lookup takes as long as the system likes.
+    The request runs in a thread, because a name lookup takes as long as the system likes. It is waited for by a queue:
+    Ctrl-C at the wrong moment in the wait of a future ends in a `RuntimeError` of its lock.
     """
     opened: Future[Any] = Future()
+    ended: SimpleQueue[None] = SimpleQueue()
 
     def ask() -> None:
         try:
             opened.set_result(urllib.request.urlopen(request, timeout=_SILENCE))  # noqa: S310  checked by the caller
         except Exception as error:  # noqa: BLE001  raised again where it is waited for
             opened.set_exception(error)
+        ended.put(None)
 
     threading.Thread(target=ask, daemon=True).start()
     try:
-        return opened.result(_ANSWER)
-    except TimeoutError:
+        ended.get(timeout=_ANSWER)
+    except Empty:
         opened.add_done_callback(_close_late)
-        raise
+        raise TimeoutError from None
+    return opened.result()
 
 
 def _close_late(opened: Future[Any]) -> None:
