@@ -10,13 +10,14 @@ from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import Image, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
-from mustcall.core.request import OutputKind, ReasoningConfig, ReasoningMode, Request
+from mustcall.core.request import OutputFormat, OutputKind, ReasoningConfig, ReasoningMode, Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.request.attempt_request import Shaped, demand_sentence, kept_answer, shape, user_turn
 from mustcall.policy.request.demand import Demand
+from mustcall.policy.request.json_call import bound_schema
 from mustcall.policy.request.plan import Plan, Rung, RungKind, candidates, make_plan
 from support.values import ANY, NOTHING, SEARCH, TOOLS, WEATHER, asked, demand, named, user
 
@@ -64,6 +65,18 @@ def test_a_force_that_works_is_the_same_object(choice: ToolChoice) -> None:
     got = shaped(request, demand(choice), Rung(RungKind.NATIVE), profile=Profile(forced=Forcing.ALWAYS))
     assert got.request is request
     assert got.extra == {}
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_an_answer_gets_limits_only_where_the_profile_wants_them(bounded: bool) -> None:
+    """Rule 105: elsewhere the caller's own schema is sent, and the request is the very same."""
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    request = asked(output=OutputFormat(kind=OutputKind.SCHEMA, schema=schema))
+    got = shaped(request, demand(None), Rung(RungKind.PLAIN), profile=Profile(bounded_schemas=bounded)).request
+    assert (got is request) is not bounded
+    assert got.output is not None
+    assert got.output.schema == (bound_schema(schema) if bounded else schema)
+    assert (got.output.schema == schema) is not bounded
 
 
 def test_soft_is_auto_and_a_directive() -> None:

@@ -76,6 +76,49 @@ def test_anthropic_strict_is_closed_but_keeps_the_optional() -> None:
     assert compiled.losses == ("city: minLength dropped", "days: minimum dropped")
 
 
+REFUSED: JsonObject = {
+    "not": {"const": 1},
+    "if": {"const": 1},
+    "then": {"const": 1},
+    "else": {"const": 1},
+    "dependentRequired": {"a": ["b"]},
+    "dependentSchemas": {"a": {"const": 1}},
+    "dependencies": {"a": ["b"]},
+    "propertyNames": {"const": "x"},
+    "unevaluatedProperties": False,
+    "unevaluatedItems": False,
+    "minProperties": 1,
+    "maxProperties": 1,
+    "contains": {"const": 1},
+    "minContains": 1,
+    "maxContains": 1,
+    "uniqueItems": True,
+}
+LIMITS: JsonObject = {
+    "minimum": 1,
+    "maximum": 2,
+    "exclusiveMinimum": 1,
+    "exclusiveMaximum": 2,
+    "multipleOf": 2,
+    "minLength": 1,
+    "maxLength": 2,
+    "maxItems": 2,
+}
+
+
+@pytest.mark.parametrize("word", [*REFUSED, *LIMITS])
+@pytest.mark.parametrize("target", [SchemaTarget.OPENAI, SchemaTarget.ANTHROPIC])
+def test_each_refused_word_is_dropped_and_told(word: str, target: SchemaTarget) -> None:
+    """Rule 130: conditions are refused by both providers, limits by Anthropic."""
+    field: JsonObject = {"type": "string", word: (REFUSED | LIMITS)[word]}
+    schema: JsonObject = {"type": "object", "properties": {"a": field}, "required": ["a"]}
+    compiled = compile_schema(schema, target, strict=True)
+    assert compiled.expressible
+    refused = word in REFUSED or target is SchemaTarget.ANTHROPIC
+    assert compiled.schema["properties"]["a"] == ({"type": "string"} if refused else field)
+    assert compiled.losses == ((f"a: {word} dropped",) if refused else ())
+
+
 OPEN: list[JsonObject] = [
     {"type": "object", "properties": {"m": {"type": "object", "additionalProperties": {"type": "string"}}}},
     {"type": "object", "properties": {"m": {"type": "object"}}},

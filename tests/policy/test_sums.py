@@ -226,6 +226,7 @@ def test_long_sentences(text: str) -> None:
         ("a hundred", ["100"]),
         ("three and four", ["3", "4"]),
         ("one two", ["1", "2"]),
+        ("two million three thousand", ["2003000"]),
         ("1,234,567.5", ["1234567.5"]),
         ("1.5 thousand", ["1500"]),
     ],
@@ -233,6 +234,12 @@ def test_long_sentences(text: str) -> None:
 def test_numbers_in_words(text: str, numbers: list[str]) -> None:
     """Rule 12: number words are read as far as they belong together."""
     assert [token.text for token in tokens_of(text) or () if token.kind == "number"] == numbers
+
+
+@pytest.mark.parametrize("number", ["two thousand three thousand", "five thousand two million"])
+def test_numbers_that_do_not_belong_together(number: str) -> None:
+    """Rule 15: a scale that is not smaller than the one before it makes no number, and the sentence no sum."""
+    assert sums_in(f"What is {number} plus 1?") == ()
 
 
 def test_what_has_no_tokens() -> None:
