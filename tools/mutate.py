@@ -112,7 +112,7 @@ def changes(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
             yield ast.Constant(value + 1)
         case ast.Constant(str() as value) if value and len(value) <= _WORD and " " not in value:
             yield ast.Constant(value[:-1])
-        case ast.Return(value=ast.expr()):
+        case ast.Return(value=ast.expr() as value) if not (isinstance(value, ast.Constant) and value.value is None):
             yield ast.Return(ast.Constant(None))
         case ast.Continue():
             yield ast.Break()

@@ -350,6 +350,23 @@ def test_the_frame_of_done_and_comments(sse: Sse, decode_stream: Decode) -> None
     assert decode_stream([b": hi\n\n" + data + b"data: [DONE]\n\n"]) == decode_stream([data])
 
 
+@pytest.mark.parametrize(
+    ("block", "part"),
+    [
+        ({"type": "text", "text": "Look. "}, Text(text="Look. ")),
+        ({"type": "thinking", "thinking": "Hmm. "}, Reasoning(text="Hmm. ")),
+    ],
+)
+def test_what_a_block_begins_with_is_told(
+    block: Json, part: Text | Reasoning, sse: Sse, decode_stream: Decode, assemble: Assemble
+) -> None:
+    """Rule 127: servers put the first words into the start of a block; they are no less said than those of deltas."""
+    events = decode_stream([sse([START, begin(0, block), end(0), finish(), STOP])])
+    said = [one.text for one in events if isinstance(one, PartTextDelta | PartReasoningDelta)]
+    assert said == [part.text]
+    assert [(type(one), getattr(one, "text", "")) for one in assemble(events).parts] == [(type(part), part.text)]
+
+
 def test_usage_is_merged(sse: Sse, decode_stream: Decode, assemble: Assemble) -> None:
     """Counts of message_delta are totals over those of message_start; null ones leave the old value."""
     usage = {"input_tokens": 5, "cache_read_input_tokens": 3, "output_tokens": 1}

@@ -20,7 +20,7 @@ from mustcall.testing.script import Refuse
 from mustcall.wire.codec import Provenance
 from mustcall.wire.responses import ResponsesCodec
 from mustcall.wire.responses.repairs import REPAIRS, ResponseOrder
-from mustcall.wire.responses.shape import is_regular, read_event
+from mustcall.wire.responses.shape import fit_content, is_regular, read_event
 from mustcall.wire.sse import SseDecoder, SseEvent
 from support.bending import places
 
@@ -358,6 +358,21 @@ def test_bytes_that_are_no_text_are_not_forwarded() -> None:
     event = SseEvent("response.created", json.dumps(_CREATED).encode().replace(b'"object"', b'"x": "\xff", "object"'))
     assert read_event(event) is None
     assert isinstance(ResponsesCodec().stream_decoder(_FROM).feed(event)[-1], Failed)
+
+
+@pytest.mark.parametrize(
+    ("content", "fits"),
+    [
+        ({"type": "output_text", "text": "x"}, True),
+        ({"type": "output_text", "refusal": "x"}, False),
+        ({"type": "refusal", "refusal": "x"}, True),
+        ({"type": "refusal", "text": "x"}, False),
+        ({"type": "later"}, True),
+    ],
+)
+def test_a_content_has_what_its_type_says(content: dict[str, str], fits: bool) -> None:
+    """Rule 127: a refusal without its words is none, whatever else it holds; unknown types are left alone."""
+    assert (fit_content(content) is not None) is fits
 
 
 def test_an_item_between_deltas_takes_its_text() -> None:
