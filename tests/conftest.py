@@ -55,9 +55,10 @@ settings.load_profile(PROFILE)
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let each worker collect the folders in an order of its own, where all tests are run."""
-    worker, workers = (os.environ.get(f"PYTEST_XDIST_WORKER{part}", "") for part in ("", "_COUNT"))
-    if worker and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
-        config.args = [str(path) for path in collected_from(_HERE, int(worker.removeprefix("gw")), int(workers))]
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    if worker.isdecimal() and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        folders = collected_from(_HERE, int(worker), int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
+        config.args = [os.path.relpath(path, config.invocation_params.dir) for path in folders]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -68,7 +69,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order the tests by folder, thin the grids of the profile `ci`, and reorder the tests where a seed asks for it."""
-    items.sort(key=_folder)  # each worker has collected them in another order
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        items.sort(key=_folder)  # each worker has collected them in another order
     if PROFILE == "ci" and not config.option.keyword:
         left = thinned([item for item in items if _folder(item) in _THINNED])
         config.hook.pytest_deselected(items=[item for item in items if item in left])

@@ -9,7 +9,6 @@ import contextlib
 import queue
 import threading
 from collections.abc import AsyncIterator, Coroutine, Generator
-from concurrent.futures import CancelledError
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -41,8 +40,9 @@ class Background:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.suppress(CancelledError, TimeoutError):
-            asyncio.run_coroutine_threadsafe(_end_all(), self._loop).result(_PATIENCE)
+        ending = _Running(self._loop, _end_all())
+        ending.begin()
+        ending.wait_at_most(_PATIENCE)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_PATIENCE)
         if not self._thread.is_alive():
@@ -94,7 +94,7 @@ class _Running(Generic[_T]):
     """A task of the loop's, as the other thread sees it.
 
     The end is waited for by a queue: Ctrl-C at the wrong moment in the wait of a `threading.Event` ends in a
-    `RuntimeError` of its lock.
+    `RuntimeError` of its lock, or leaves it locked.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> None:
@@ -124,6 +124,12 @@ class _Running(Generic[_T]):
             with contextlib.suppress(queue.Empty):
                 self._ended.get(timeout=_GLANCE)
 
+    def wait_at_most(self, seconds: float) -> None:
+        """Wait until the task has ended or the time is over."""
+        if not self._finished:
+            with contextlib.suppress(queue.Empty):
+                self._ended.get(timeout=seconds)
+
     def result(self) -> _T:
         """Return what the finished task returned, or raise what it raised."""
         assert self._task is not None  # it has finished
@@ -133,8 +139,7 @@ class _Running(Generic[_T]):
         """Cancel the task if it still runs, and wait until it has cleaned up."""
         if not self._finished:
             self._loop.call_soon_threadsafe(self._cancel)
-            with contextlib.suppress(queue.Empty):
-                self._ended.get(timeout=_PATIENCE)
+            self.wait_at_most(_PATIENCE)
 
     def _cancel(self) -> None:
         if self._task is None:
