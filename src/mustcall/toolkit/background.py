@@ -121,8 +121,7 @@ class _Running(Generic[_T]):
     def wait(self) -> None:
         """Wait until the task has ended."""
         while not self._finished:
-            with contextlib.suppress(queue.Empty):
-                self._ended.get(timeout=_GLANCE)
+            self.wait_at_most(_GLANCE)
 
     def wait_at_most(self, seconds: float) -> None:
         """Wait until the task has ended or the time is over."""
