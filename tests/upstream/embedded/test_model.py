@@ -243,16 +243,47 @@ async def test_memory_stays_bounded(model: EmbeddedTransport, quick: str) -> Non
     assert resident() - before < 4
 
 
-def test_no_prompt_is_kept_beside_the_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library is told to have one slot of a fixed size, and neither a store of prompts nor checkpoints."""
-    told: list[Any] = []
+class Parameters(SimpleNamespace):
+    """What the library is told when a model is loaded."""
 
-    class Parameters(SimpleNamespace):
-        def __init__(self) -> None:
-            super().__init__(model=SimpleNamespace(), cpuparams=SimpleNamespace(), cpuparams_batch=SimpleNamespace())
+    def __init__(self) -> None:
+        super().__init__(model=SimpleNamespace(), cpuparams=SimpleNamespace(), cpuparams_batch=SimpleNamespace())
 
-    monkeypatch.setitem(sys.modules, "xllamacpp", SimpleNamespace(CommonParams=Parameters, Server=told.append))
+
+class Loop:
+    """The library's server; its loop has run once it has answered something."""
+
+    made: "list[Loop]"
+
+    def __init__(self, given: Parameters) -> None:
+        self.given = given
+        self.answered = 0
+        self.made.append(self)
+
+    def handle_metrics(self) -> str:
+        """Answer from the loop, which the library refuses unless it was told to allow it."""
+        assert self.given.endpoint_metrics
+        self.answered += 1
+        return ""
+
+
+@pytest.fixture
+def loops(monkeypatch: pytest.MonkeyPatch) -> list[Loop]:
+    """Stand in for the library; return the servers that it makes."""
+    Loop.made = []
+    monkeypatch.setitem(sys.modules, "xllamacpp", SimpleNamespace(CommonParams=Parameters, Server=Loop))
     monkeypatch.setattr(engine, "engine_problem", lambda: None)
+    return Loop.made
+
+
+def test_no_prompt_is_kept_beside_the_context(loops: list[Loop]) -> None:
+    """The library is told to have one slot of a fixed size, and neither a store of prompts nor checkpoints."""
     engine._load(Path("some.gguf"), 8192)  # pyright: ignore[reportPrivateUsage]
-    (given,) = told
+    (given,) = (loop.given for loop in loops)
     assert (given.n_ctx, given.n_parallel, given.cache_ram_mib, given.n_ctx_checkpoints) == (8192, 1, 0, 0)
+
+
+def test_a_model_is_loaded_once_its_loop_runs(loops: list[Loop]) -> None:
+    """Freeing one before that waits for ever: its loop misses the word to stop."""
+    assert engine._load(Path("some.gguf"), 8192) is loops[0]  # pyright: ignore[reportPrivateUsage]
+    assert [loop.answered for loop in loops] == [1]

@@ -277,10 +277,15 @@ def _load(path: Path, context: int) -> _Server:
     # The library also listens on a loopback port; nobody has the key to it.
     parameters.api_keys = [secrets.token_urlsafe(32)]
     parameters.ui = parameters.endpoint_slots = parameters.endpoint_props = False
+    parameters.endpoint_metrics = True
     try:
-        return library.Server(parameters)
+        server = library.Server(parameters)
+        # The server's loop answers this. One that is freed before its loop runs misses the word to stop, and freeing it
+        # waits for ever: on busy cores after one load in a few, when the only request was given up meanwhile.
+        server.handle_metrics()
     except (RuntimeError, ValueError) as error:
         raise _LoadFailed(f"the model file {path.name} could not be loaded: {error}") from None
+    return server
 
 
 def _threads() -> int:
