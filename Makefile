@@ -26,7 +26,7 @@ run: .venv/.ready-run ## start the gateway on a model inside the process and pri
 test: .venv/.ready-dev chromium ## everything CI checks: lint, types and unit
 	@NODE_OPTIONS=--max-semi-space-size=256 $(APART) $(BIN)/basedpyright >.venv/types.txt 2>&1 & types=$$!; trap 'kill -s TERM -- -$$types 2>/dev/null' EXIT INT TERM; \
 	$(LINT) || exit 1; \
-	$(BIN)/pytest -n auto --dist worksteal -q; unit=$$?; \
+	$(BIN)/pytest --workers auto -q; unit=$$?; \
 	wait $$types; checked=$$?; echo "$(BIN)/basedpyright"; cat .venv/types.txt; \
 	test $$unit -eq 0 && test $$checked -eq 0
 
@@ -41,7 +41,7 @@ types: .venv/.ready-dev ## pyright in strict mode
 	$(BIN)/basedpyright
 
 unit: .venv/.ready-dev chromium ## the tests
-	$(BIN)/pytest -n auto --dist worksteal -q
+	$(BIN)/pytest --workers auto -q
 
 test-proof: .venv/.ready-dev ## the tests three times: under load, in another order, with other hashes (ONLY=…; SEED=…)
 	$(BIN)/python tools/proof.py $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
@@ -52,7 +52,7 @@ soak: .venv/.ready-dev ## 100,000 turns against the adversary, and as many where
 	$(if $(SEED),,$(BIN)/python tools/crash.py --runs 200 --points --zombies 24)
 	$(if $(SEED),,$(BIN)/python tools/crash.py --runs 100 --points --zombies 24 --postgres)
 	$(if $(SEED),,$(BIN)/python tools/attack.py)
-	$(if $(SEED),,MUSTCALL_TEST_PROFILE=deep MUSTCALL_TEST_MODEL=real $(BIN)/pytest -n auto --dist worksteal -q)
+	$(if $(SEED),,MUSTCALL_TEST_PROFILE=deep MUSTCALL_TEST_MODEL=real $(BIN)/pytest --workers auto -q)
 
 fuzz: .venv/.ready-dev ## fuzz all that reads bytes of others, guided by coverage where atheris is installed (MINUTES=… each; TARGETS=…)
 	$(BIN)/python tools/fuzz.py $(if $(MINUTES),--minutes $(MINUTES)) $(TARGETS)

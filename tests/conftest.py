@@ -21,7 +21,8 @@ from hypothesis import settings
 
 from support import misses
 from support.examples import PROFILE, PROFILES, scaled
-from support.ordering import collected_from, shuffled
+from support.forking import Forking, can_fork, processors, usual_workers
+from support.ordering import shuffled
 from support.thinning import thinned
 
 # Collecting makes thousands of objects that live to the end of the run; `pytest_collection_finish` goes on.
@@ -53,12 +54,33 @@ for _name, _profile in PROFILES.items():
 settings.load_profile(PROFILE)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer to run the tests in several processes."""
+    words = "run the tests in so many processes, forked after collecting where the system can (auto: as many as serve)"
+    parser.addoption("--workers", metavar="N", default="0", help=words)
+
+
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Leave the processes to pytest-xdist where they cannot be forked."""
+    workers = _workers(config)
+    if workers and not can_fork() and not hasattr(config, "workerinput"):
+        config.option.numprocesses, config.option.dist, config.option.tx = workers, "worksteal", ["popen"] * workers
+
+
+def _workers(config: pytest.Config) -> int:
+    asked = str(config.getoption("--workers"))
+    if asked == "auto":
+        return usual_workers()
+    if not asked.isdecimal():
+        raise pytest.UsageError(f"--workers takes a number or auto, not {asked}")
+    return int(asked)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Let each worker collect the folders in an order of its own, where all tests are run."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
-    if worker.isdecimal() and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
-        folders = collected_from(_HERE, int(worker), int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
-        config.args = [os.path.relpath(path, config.invocation_params.dir) for path in folders]
+    """Fork workers, if they are asked for and can be had."""
+    workers = _workers(config)
+    if workers > 1 and can_fork():
+        config.pluginmanager.register(Forking(workers), "forking")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -68,9 +90,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order the tests by folder, thin the grids of the profile `ci`, and reorder the tests where a seed asks for it."""
-    if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
-        items.sort(key=_folder)  # each worker has collected them in another order
+    """Thin the grids of the profile `ci`, and reorder the tests where a seed asks for it."""
     if PROFILE == "ci" and not config.option.keyword:
         left = thinned([item for item in items if _folder(item) in _THINNED])
         config.hook.pytest_deselected(items=[item for item in items if item in left])
@@ -150,17 +170,12 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Run a worker more than there are processors: some tests wait, for a process to start or a socket to speak.
-
-    Each further worker imports and collects everything anew, which costs more than the waiting. A process may be
-    bound to fewer processors than the machine has.
-    """
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return allowed + 1
+    """Run a worker more than there are processors: some tests wait. Each worker imports and collects all tests anew."""
+    return processors() + 1
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Stop the database and the browser that tests started: workers of pytest-xdist leave without a word."""
+    """Stop the database and the browser that tests started: workers leave without a word."""
     module = sys.modules.get("support.postgres")
     if module is not None:
         module.stop_server()

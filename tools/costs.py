@@ -1,8 +1,9 @@
 """Measure what the tests cost: a plugin of pytest writes the CPU seconds of each test, a program adds them up.
 
-`COSTS=costs.jsonl PYTHONPATH=tools pytest -p costs -n auto` writes one JSON object a line: `phase` (`collect`, `setup`,
-`call`, `teardown`, `around`: pytest's own work on a test, or `rest`: the start and the end of a process), `test`, `own`
-(seconds of the process and all its threads) and `children` (seconds of the processes that it started and waited for).
+`COSTS=costs.jsonl PYTHONPATH=tools pytest -p costs --workers auto` writes one JSON object a line: `phase` (`collect`,
+`setup`, `call`, `teardown`, `around`: pytest's own work on a test, or `rest`: the start and the end of a process),
+`test`, `own` (seconds of the process and all its threads) and `children` (seconds of the processes that it started and
+waited for).
 `python tools/costs.py costs.jsonl --by file` adds them up. CPU seconds are counted because other programs on the
 machine change how long a test takes, but hardly how much it computes.
 """
@@ -57,6 +58,16 @@ class _Meter:
 _METER = _Meter(Path(os.environ.get("COSTS", "costs.jsonl")))
 
 
+def _begin_anew() -> None:
+    """Count from nothing in a worker that is forked from a process with counts of its own, which that one writes."""
+    _METER.told = (0.0, 0.0)
+    _METER.lines.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
+
+
 def _measured(phase: str, test: str) -> Generator[None, Any, Any]:
     """Note what one step of a test cost, less what was noted inside of it."""
     before, inside = _spent(), _METER.told
@@ -102,7 +113,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Write what was measured, and what this process spent besides; workers count themselves."""
     own, children = _spent()
-    if config.getoption("numprocesses", None):
+    if config.getoption("numprocesses", None) or config.pluginmanager.hasplugin("forking"):
         children = _METER.told[1]
     _METER.note("rest", "", own - _METER.told[0], children - _METER.told[1])
     _METER.write()

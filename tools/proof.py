@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-_PYTEST = (sys.executable, "-m", "pytest", "-n", "auto", "--dist", "worksteal", "-q")
+_PYTEST = (sys.executable, "-m", "pytest", "--workers", "auto", "-q")
 _BUSY = (sys.executable, "-c", "while True: pass")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)")
 KINDS = ("load", "order", "hash")

@@ -17,7 +17,7 @@ from mustcall.upstream.embedded import engine
 from support import misses, served
 from support.answered import Answered, kept_answers
 from support.examples import PROFILES, scaled
-from support.ordering import collected_from, shuffled
+from support.ordering import shuffled
 from support.served import KeptServer, ServedAnswer
 from support.splits import some_places, splits, text_splits
 from support.thinning import cover, thinned
@@ -125,23 +125,6 @@ def test_another_order_has_the_same_tests(request: pytest.FixtureRequest) -> Non
         assert one not in (some, shuffled(some, "2"))
     paths = [item.path for item in one]
     assert sum(a != b for a, b in pairwise(paths)) == len(set(paths)) - 1
-
-
-@pytest.mark.parametrize("workers", [1, 2, 3, 17])
-def test_every_worker_collects_every_folder(tmp_path: Path, workers: int) -> None:
-    """Each has another beginning, a share of the text apart; what holds no test is left to the tests that use it."""
-    for name, size in {"a": 900, "b": 300, "c": 0, "d": 600}.items():
-        (tmp_path / name / "sub").mkdir(parents=True)
-        (tmp_path / name / "sub" / f"test_{name}.py").write_text("#" * size)
-    (tmp_path / "support").mkdir()
-    (tmp_path / "support" / "help.py").touch()
-    (tmp_path / "conftest.py").touch()
-    (tmp_path / "test_top.py").write_text("#" * 300)
-    orders = [[path.name for path in collected_from(tmp_path, worker, workers)] for worker in range(workers)]
-    assert {tuple(sorted(order)) for order in orders} == {("a", "b", "c", "d", "test_top.py")}
-    # They lie at 0, 900, 1,200, 1,200 and 1,800 of 2,100; the shares begin at 1,050 of two, at 700 and 1,400 of three.
-    firsts = {1: ["a"], 2: ["a", "c"], 3: ["a", "b", "test_top.py"]}
-    assert [order[0] for order in orders][:3] == firsts.get(workers, ["a", "b", "b"])
 
 
 GRID = [*product(range(8), range(3), range(3), range(2))]
