@@ -190,6 +190,7 @@ def test_a_worker_that_dies_fails_its_test_only(project: Project, tmp_path: Path
     """What it was handed besides is run by another one, and the run ends."""
     output = ended(
         project(
+            "-rN",
             dies="""
                 import os, signal
                 import pytest
