@@ -60,11 +60,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--workers", metavar="N", default="0", help=words)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Leave the processes to pytest-xdist where they cannot be forked."""
-    workers = _workers(config)
-    if workers and not can_fork() and not hasattr(config, "workerinput"):
-        config.option.numprocesses, config.option.dist, config.option.tx = workers, "worksteal", ["popen"] * workers
+    """Leave the processes to pytest-xdist where they cannot be forked; it has yet to read its options."""
+    option = config.option
+    if _workers(config) and not can_fork() and option.numprocesses is None and not option.usepdb:
+        option.numprocesses, option.dist = _workers(config), "worksteal"
 
 
 def _workers(config: pytest.Config) -> int:
@@ -79,7 +80,7 @@ def _workers(config: pytest.Config) -> int:
 def pytest_configure(config: pytest.Config) -> None:
     """Fork workers, if they are asked for and can be had."""
     workers = _workers(config)
-    if workers > 1 and can_fork():
+    if workers > 1 and can_fork() and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Forking(workers), "forking")
 
 

@@ -113,7 +113,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Write what was measured, and what this process spent besides; workers count themselves."""
     own, children = _spent()
-    if config.getoption("numprocesses", None) or config.pluginmanager.hasplugin("forking"):
+    forks = config.pluginmanager.hasplugin("forking") and not hasattr(config, "workerinput")
+    if forks or config.getoption("numprocesses", None):
         children = _METER.told[1]
     _METER.note("rest", "", own - _METER.told[0], children - _METER.told[1])
     _METER.write()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["count", "hand_over", "take_over", "told"]
+__all__ = ["count", "forget", "hand_over", "take_over", "told"]
 
 _KEY = "asked_anew"
 _asked: list[str] = []
@@ -15,6 +15,11 @@ def count(file: str) -> None:
     """Note a request that is not in this file of kept answers; the current test is to blame."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "between tests").partition(" ")[0]
     _asked.append(f"{file}: {test}")
+
+
+def forget() -> None:
+    """Forget what was noted: in a forked worker, what the process that reports has noted itself."""
+    _asked.clear()
 
 
 def hand_over(config: pytest.Config) -> None:

@@ -55,6 +55,7 @@ def project(tmp_path: Path) -> Project:
             [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "t"), *arguments],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": str(SUPPORT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -201,11 +202,11 @@ def test_a_worker_that_dies_fails_its_test_only(project: Project, tmp_path: Path
                         file.write(f"{number}\\n")
                     if number in (0, 7, 39):
                         os.kill(os.getpid(), signal.SIGKILL)
-            """
+            """,
         )
     )
     assert counts(output) == {"failed": 3, "passed": 37}
-    assert output.count("the worker ended with signal SIGKILL while this test ran") == 3
+    assert output.count("the worker ended with signal SIGKILL in this test") == 3
     assert sorted(map(int, (tmp_path / "ran").read_text().split())) == list(range(40))
 
 
@@ -239,6 +240,7 @@ def test_the_first_failure_can_end_the_run(project: Project, tmp_path: Path) -> 
     assert (tmp_path / "finished").read_text().splitlines() == ["worker"] * 3
 
 
+TWO = "def test_a(): ...\ndef test_b(): ...\n"
 WAITS = """
     import os, time
     import pytest
@@ -270,7 +272,9 @@ def test_ctrl_c_ends_workers_and_their_fixtures(project: Project, tmp_path: Path
     output = ended(started)
     assert started.returncode == 2
     assert "KeyboardInterrupt" in output
+    assert "Traceback" not in output
     assert (tmp_path / "ended").read_text().splitlines() == ["ended"] * 2
+    assert (tmp_path / "finished").read_text().splitlines() == ["worker"] * 2
     for pid in workers:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
@@ -285,3 +289,132 @@ def test_workers_end_with_their_killed_parent(project: Project, tmp_path: Path) 
     (tmp_path / "gone").touch()
     ended(started)  # its output ends with the last process that has it
     assert (tmp_path / "ended").read_text().splitlines() == ["ended"] * 2
+    assert (tmp_path / "finished").read_text().splitlines() == ["worker"] * 2
+
+
+@pytest.mark.parametrize(
+    ("stops", "status", "words"),
+    [
+        ("request.session.shouldstop = 'enough'", 2, "enough"),
+        ("raise KeyboardInterrupt", 2, "KeyboardInterrupt"),
+        ("pytest.exit('no licence', returncode=7)", 7, "no licence"),
+    ],
+    ids=["stop", "interrupt", "exit"],
+)
+def test_a_test_can_end_the_run(project: Project, tmp_path: Path, stops: str, status: int, words: str) -> None:
+    """The status says so, as it does in one process; every worker ends what it has set up."""
+    started = project(
+        stopping=f"""
+            import time
+            import pytest
+
+            @pytest.mark.parametrize("number", range(100))
+            def test_all(request, number):
+                time.sleep(0.01)
+                if number == 20:
+                    {stops}
+        """
+    )
+    output = ended(started)
+    assert started.returncode == status, output
+    assert words in output
+    assert "Traceback" not in output
+    assert (tmp_path / "finished").read_text().splitlines() == ["worker"] * 3
+
+
+def test_a_child_of_a_test_holds_nothing_up(project: Project, tmp_path: Path) -> None:
+    """A process that a test has forked, and that lives on, has the worker's pipe; its end is noticed all the same."""
+    started = project(
+        lasting="""
+            import os, time
+            import pytest
+
+            @pytest.mark.parametrize("number", range(6))
+            def test_all(number):
+                if os.fork() == 0:
+                    os.close(1)
+                    os.close(2)
+                    while not os.path.exists("gone"):
+                        time.sleep(0.01)
+                    os._exit(0)
+                assert number != 3 or os.kill(os.getpid(), 9)
+        """
+    )
+    assert started.wait(PATIENCE) == 1
+    (tmp_path / "gone").touch()
+    assert counts(ended(started)) == {"failed": 1, "passed": 5}
+
+
+def test_what_fails_after_the_last_test_is_an_error(project: Project, tmp_path: Path) -> None:
+    """A test that passed stays so; what follows the end of a fixture or a plugin that fails is done all the same."""
+    conftest = (tmp_path / "conftest.py").read_text()
+    (tmp_path / "conftest.py").write_text(conftest + "        raise OSError('disk is full')\n")
+    started = project("--workers", "2", late=TWO)
+    output = ended(started)
+    assert started.returncode == 1
+    assert counts(output) == {"passed": 2, "errors": 2}
+    assert "OSError: disk is full" in output
+    assert (tmp_path / "finished").read_text().splitlines() == ["worker"] * 2
+
+
+def test_what_cannot_be_pickled_is_told_by_its_text(project: Project, tmp_path: Path) -> None:
+    """A property, a warning whose class takes two words, one whose class is a test's own."""
+    output = ended(
+        project(
+            "--junitxml=report.xml",
+            "-ojunit_family=xunit1",
+            odd="""
+                import warnings
+
+                class Two(UserWarning):
+                    def __init__(self, a, b):
+                        super().__init__(f"{a} and {b}")
+
+                def test_property(record_property):
+                    record_property("kept", lambda: 0)
+
+                def test_two():
+                    warnings.warn(Two("salt", "pepper"))
+
+                def test_local():
+                    class Local(UserWarning): ...
+                    warnings.warn(Local("at home"))
+            """,
+        )
+    )
+    assert counts(output) == {"passed": 3, "warnings": 2}
+    assert "salt and pepper" in output
+    assert "at home" in output
+    assert "&lt;lambda&gt;" in (tmp_path / "report.xml").read_text()
+
+
+def test_what_plugins_add_to_a_report_arrives(project: Project, tmp_path: Path) -> None:
+    """Also where the test passed and said nothing."""
+    hooks = """
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtest_makereport(item):
+            report = yield
+            report.colour = "green"
+            return report
+
+        def pytest_terminal_summary(terminalreporter):
+            print("colours", len([r for r in terminalreporter.stats["passed"] if getattr(r, "colour", "") == "green"]))
+    """
+    (tmp_path / "conftest.py").write_text(dedent(CONFTEST) + dedent(hooks))
+    assert "colours 5" in ended(project(plain="\n".join(f"def test_{n}(): ..." for n in range(5))))
+
+
+@pytest.mark.parametrize("option", ["-s", "--setup-show", "--trace", "--pdb"])
+def test_who_watches_has_one_process(project: Project, tmp_path: Path, option: str) -> None:
+    """What needs the terminal runs in the process that has it."""
+    tests = "import os\ndef test_a(): open('pid', 'w').write(f'{os.getpid()}\\n')\ndef test_b(): ...\n"
+    started = project(option, watched=tests)
+    started.communicate("c\nc\n", timeout=PATIENCE)
+    assert int(until(tmp_path / "pid")) == started.pid
+
+
+def test_threads_are_refused(project: Project) -> None:
+    """A forked process would not have them, and what they hold would be held for ever."""
+    started = project(threads="import threading, time\nthreading.Thread(target=time.sleep, args=(1,)).start()\n" + TWO)
+    assert "has started threads" in ended(started)
+    assert started.returncode == 4

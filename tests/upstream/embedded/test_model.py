@@ -287,3 +287,9 @@ def test_a_model_is_loaded_once_its_loop_runs(loops: list[Loop]) -> None:
     """Freeing one before that waits for ever: its loop misses the word to stop."""
     assert engine._load(Path("some.gguf"), 8192) is loops[0]  # pyright: ignore[reportPrivateUsage]
     assert [loop.answered for loop in loops] == [1]
+
+
+def test_the_loop_of_the_library_answers(tmp_path: Path) -> None:
+    """It does not refuse what loading waits for."""
+    loaded: Any = engine._load(tiny_model(tmp_path), 512)  # pyright: ignore[reportPrivateUsage]
+    assert "llamacpp:prompt_tokens_total 0" in loaded.handle_metrics()
