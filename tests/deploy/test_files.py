@@ -159,3 +159,14 @@ def test_no_action_follows_a_branch() -> None:
     for path in (ROOT / ".github" / "workflows").glob("*.yaml"):
         for used in re.findall(r"uses: (\S+)", path.read_text(encoding="utf-8")):
             assert used.startswith("./") or re.search(r"@(?:v\d+|release/v\d+)$", used), used
+
+
+def test_lines_are_as_short_as_the_linter_wants_them() -> None:
+    """`make deploy-lint` runs yamllint, which needs the package index; its most frequent finding is looked for here."""
+    (most,) = re.findall(r"line-length: \{max: (\d+)\}", (ROOT / "tools" / "deploy_lint").read_text(encoding="utf-8"))
+    files = [ROOT / "compose.yaml", *(ROOT / ".github").rglob("*.y*ml"), *(ROOT / "deploy").rglob("*.y*ml")]
+    templates = ROOT / "deploy" / "helm" / "mustcall" / "templates"
+    assert len(files) > 8
+    for file in files:
+        if not file.is_relative_to(templates):
+            assert max(map(len, file.read_text(encoding="utf-8").splitlines())) <= int(most), file
