@@ -184,5 +184,5 @@ def _run(session: pytest.Session, pipe: Any) -> None:
         pipe.send(("began", at))
         item, following = session.items[at], session.items[queue[0]] if queue else None
         session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        if session.shouldfail or session.shouldstop or (more and pipe.poll()):  # told unasked: everybody is to stop
+        if session.shouldfail or session.shouldstop or pipe.poll():  # told unasked: everybody is to stop
             return

@@ -238,6 +238,7 @@ class Forking:
     def _interrupt(self) -> None:
         """Have all workers end their fixtures, and give them time for it."""
         for worker in self._running.values():
+            send(worker.pipe, None)  # where a test takes the signal for itself, the worker stops after it
             os.kill(worker.pid, signal.SIGINT)
         until = time.monotonic() + _PATIENCE
         waiting = dict.fromkeys(self._running.values())

@@ -280,6 +280,32 @@ def test_ctrl_c_ends_workers_and_their_fixtures(project: Project, tmp_path: Path
             os.kill(pid, 0)
 
 
+def test_a_test_that_takes_ctrl_c_for_itself_is_the_last_one(project: Project, tmp_path: Path) -> None:
+    """The worker begins no other, and ends what it has set up."""
+    started = project(
+        "--workers",
+        "2",
+        deaf="""
+            import os, signal, time
+            import pytest
+
+            @pytest.mark.parametrize("number", range(40))
+            def test_all(number):
+                signal.signal(signal.SIGINT, lambda *_: open("gone", "w").close())
+                with open("began", "a") as file:
+                    file.write(f"{number}\\n")
+                while not os.path.exists("gone"):
+                    time.sleep(0.01)
+        """,
+    )
+    while len(until(tmp_path / "began").split()) < 2:
+        time.sleep(0.01)
+    started.send_signal(signal.SIGINT)
+    ended(started)
+    assert len((tmp_path / "began").read_text().split()) == 2
+    assert (tmp_path / "finished").read_text().splitlines() == ["worker"] * 2
+
+
 def test_workers_end_with_their_killed_parent(project: Project, tmp_path: Path) -> None:
     """They notice it at the end of a test, and end what they have set up."""
     started = project("--workers", "2", waits=WAITS)
