@@ -196,10 +196,14 @@ def container(
         stderr=subprocess.STDOUT,
         text=True,
     )
+    server = 0
     try:
-        yield _first_child(process), process
+        server = _first_child(process)
+        yield server, process
     finally:
         if process.poll() is None:
+            if server:  # `--kill-child` does not reach it: a change of user ends the tie to its parent
+                os.kill(server, signal.SIGKILL)
             process.kill()
         process.wait()
         if process.stdout is not None:
