@@ -100,6 +100,7 @@ def test_json_habits(text: str, said: str) -> None:
     [
         *("b'x'", "f'{x}'", "{1, 2}", "{1: 2}", "(1)", "007", "1j", "x", "f(1)", "[1 2]", "[,]", "'\\N{DASH}'"),
         *("'\\ud800'", "'a\nb'", "__import__('os')", "Truex", "--1", "1__0", "0x", "nan", "'\\uD83Dx'"),
+        *("'\\udc00'", "'\\U0000d83d'", "'\\U00110000'"),  # no characters: half of a pair, and beyond the last one
     ],
 )
 def test_refusals(text: str) -> None:
