@@ -56,7 +56,7 @@ settings.load_profile(PROFILE)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Offer to run the tests in several processes."""
-    words = "run the tests in so many processes, forked after collecting where the system can (auto: as many as serve)"
+    words = "run the tests in N processes, forked after collecting where possible (auto: by the processors)"
     parser.addoption("--workers", metavar="N", default="0", help=words)
 
 

@@ -79,7 +79,7 @@ class _Worker:
     """A `Connection`; it has another class on Windows."""
     at: int | None = None
     """The test that it runs, or ran last."""
-    told: bool = False
+    reported: bool = False
     """Whether that test has been reported to its end."""
     queue: deque[int] = field(default_factory=deque[int])
     """The tests that it was handed and has not begun."""
@@ -160,9 +160,9 @@ class Forking:
             ready = set(wait([place for one in self._running.values() for place in (one.pipe, one.alive)]))
             for worker in list(self._running.values()):
                 if worker.pipe in ready:
-                    self._hear(session, worker)
-                elif worker.alive in ready:  # nothing more is to be heard
-                    self._bury(session, worker)
+                    self._receive(session, worker)
+                elif worker.alive in ready:  # nothing more can be received
+                    self._replace(session, worker)
             if not stopped and (session.shouldfail or session.shouldstop):
                 stopped = True
                 self._left.clear()
@@ -170,27 +170,27 @@ class Forking:
                     worker.queue.clear()
                     send(worker.pipe, None)
 
-    def _hear(self, session: pytest.Session, worker: _Worker) -> None:
+    def _receive(self, session: pytest.Session, worker: _Worker) -> None:
         try:
             kind, content = worker.pipe.recv()
         except Exception:  # noqa: BLE001  the end of its pipe, or half of a message
             os.kill(worker.pid, signal.SIGKILL)
-            self._bury(session, worker)
+            self._replace(session, worker)
             return
         hook = session.config.hook
         match kind:
             case "more":
                 self._hand_out(worker)
             case "began":
-                worker.at, worker.told = content, False
+                worker.at, worker.reported = content, False
                 if worker.queue:  # not where everybody was told to stop
                     worker.queue.popleft()
             case "passed":
-                worker.told = True
+                worker.reported = True
                 _report_passed(session, worker.at, content)
             case "report":
                 report = hook.pytest_report_from_serializable(config=session.config, data=content)
-                worker.told = report.when == "teardown"
+                worker.reported = report.when == "teardown"
                 hook.pytest_runtest_logreport(report=report)
             case "warning":
                 hook.pytest_warning_recorded.call_historic(kwargs=content)
@@ -207,14 +207,16 @@ class Forking:
         session.shouldstop = session.shouldstop or end.stopped
         self._remove(worker)
 
-    def _bury(self, session: pytest.Session, worker: _Worker) -> None:
+    def _replace(self, session: pytest.Session, worker: _Worker) -> None:
         """Fail the test of a worker that has died, and have another one run what that was handed besides."""
         code = self._remove(worker)
         names = {one.value: one.name for one in signal.Signals}
         how = f"signal {names.get(-code, -code)}" if code < 0 else f"exit code {code}"
         if worker.at is None:
             raise RuntimeError(f"a worker ended with {how} before its first test")
-        self._report_error(session, worker, f"the worker ended with {how} {'after' if worker.told else 'in'} this test")
+        self._report_error(
+            session, worker, f"the worker ended with {how} {'after' if worker.reported else 'in'} this test"
+        )
         self._left.extendleft(range(at, at + 1) for at in reversed(worker.queue))
         if self._left and not (session.shouldfail or session.shouldstop):
             self._fork(session)
@@ -223,7 +225,7 @@ class Forking:
     def _report_error(session: pytest.Session, worker: _Worker, words: str) -> None:
         """Report a failure of a worker as its test's; as an error where the test itself had ended."""
         item = session.items[worker.at or 0]
-        when: Literal["call", "teardown"] = "teardown" if worker.told else "call"
+        when: Literal["call", "teardown"] = "teardown" if worker.reported else "call"
         report = pytest.TestReport(item.nodeid, item.location, {}, "failed", words, when)
         session.config.hook.pytest_runtest_logreport(report=report)
 

@@ -280,8 +280,8 @@ def _load(path: Path, context: int) -> _Server:
     parameters.endpoint_metrics = True
     try:
         server = library.Server(parameters)
-        # The server's loop answers this. One that is freed before its loop runs misses the word to stop, and freeing it
-        # waits for ever: on busy cores after one load in a few, when the only request was given up meanwhile.
+        # Its event loop answers this. A server that is freed before the loop runs loses the stop request, and its
+        # destructor then joins the loop's thread for ever: seen on busy cores after one load in a few.
         server.handle_metrics()
     except (RuntimeError, ValueError) as error:
         raise _LoadFailed(f"the model file {path.name} could not be loaded: {error}") from None
