@@ -102,6 +102,7 @@ def _can_be_told(content: object) -> bool:
 def work(session: pytest.Session, number: int, pipe: Any) -> None:
     """Run what the other process hands out, in a process that ends here."""
     try:
+        os.setpgid(0, 0)  # Ctrl-C in a terminal tells the first process only, and that one tells each worker once
         config = session.config
         _separate(config, number)
         telling = _Telling(config, pipe)
@@ -117,8 +118,7 @@ def work(session: pytest.Session, number: int, pipe: Any) -> None:
             end.stopped = "KeyboardInterrupt"
         except (EOFError, ConnectionError):  # the other process died
             pass
-        # Ctrl-C reaches a worker from the terminal and from its parent; the end is not to be interrupted.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the end is not to be interrupted
         end.errors += _finish(session)
         send(pipe, ("ended", end))
         status = 0

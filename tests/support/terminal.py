@@ -119,8 +119,20 @@ class PseudoTerminal:
         os.write(self._master, text.encode() + b"\r")
 
     def press(self, key: str) -> None:
-        """Press a key that is no character."""
+        """Press a key that is no character, as a person does: once the program waits.
+
+        A signal that arrives between the question and the wait for its answer is seen only with the next key.
+        """
+        _wait(lambda: not self._runs(), "a wait for a key", self.screen)
         os.write(self._master, _KEYS[key])
+
+    def _runs(self) -> bool:
+        """Return whether the program neither waits nor has ended, where the system tells."""
+        try:
+            state = Path(f"/proc/{self._process.pid}/stat").read_text()
+        except OSError:
+            return False
+        return state.rpartition(")")[2].split()[0] in "RD"
 
     @property
     def written(self) -> bytes:

@@ -59,6 +59,7 @@ def project(tmp_path: Path) -> Project:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            process_group=0,
         )
 
     return start
@@ -262,13 +263,12 @@ WAITS = """
 """
 
 
-@pytest.mark.parametrize("everybody", [True, False])
-def test_ctrl_c_ends_workers_and_their_fixtures(project: Project, tmp_path: Path, everybody: bool) -> None:
-    """Whether the terminal tells all processes or somebody tells only the first one."""
+@pytest.mark.parametrize("terminal", [True, False])
+def test_ctrl_c_ends_workers_and_their_fixtures(project: Project, tmp_path: Path, terminal: bool) -> None:
+    """Whether a terminal tells the whole process group or somebody tells only the first process."""
     started = project("--workers", "2", waits=WAITS)
     workers = [int(until(tmp_path / f"began{number}")) for number in (0, 1)]
-    for pid in [*workers, started.pid] if everybody else [started.pid]:
-        os.kill(pid, signal.SIGINT)
+    (os.killpg if terminal else os.kill)(started.pid, signal.SIGINT)
     output = ended(started)
     assert started.returncode == 2
     assert "KeyboardInterrupt" in output
