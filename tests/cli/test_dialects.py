@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
+from mustcall.cli import main
 from mustcall.cli.inspecting.dialects import command
 from mustcall.dialects import DIALECTS, parse
 
@@ -31,11 +33,19 @@ def test_examples_are_calls() -> None:
 
 
 def test_one() -> None:
-    """One dialect can be shown; an unknown one is an error."""
+    """One dialect can be shown."""
     output = CliRunner().invoke(command, ["lmstudio"]).stdout
     assert "[TOOL_REQUEST]" in output
     assert "hermes" not in output
-    assert CliRunner().invoke(command, ["klingon"]).exit_code == 1
+
+
+def test_an_unknown_one_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name that is no dialect ends with exit code 2, as every mistake in a command does, and one line."""
+    with pytest.raises(SystemExit) as ended:
+        main(["dialects", "klingon"])
+    assert ended.value.code == 2
+    said = "mustcall: unknown dialect 'klingon'; `mustcall dialects` lists the known ones\n"
+    assert capsys.readouterr() == ("", said)
 
 
 def test_the_page_is_up_to_date() -> None:

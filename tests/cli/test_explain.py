@@ -249,6 +249,8 @@ def test_file_and_wire(tmp_path: Path) -> None:
     ("text", "arguments", "said"),
     [
         ("{oops", [], "the body is not valid JSON"),
+        ("", [], "the body is empty; a JSON object is expected"),
+        (" \n", [], "the body is empty; a JSON object is expected"),
         ("[]", [], "the body cannot be read"),
         ("{}", ["nope.json"], "cannot read nope.json: No such file or directory"),
         ("{}", ["--config", "nope.toml"], "cannot read nope.toml: No such file or directory"),

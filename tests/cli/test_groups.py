@@ -88,3 +88,26 @@ def test_every_provider_is_completed() -> None:
     assert serve is not None
     found = UPSTREAM.shell_complete(click.Context(serve), serve.params[0], "")
     assert [item.value for item in found] == [f"{name}:" for name in PROVIDERS]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "works"),
+    [
+        (["bench", "--quick"], "mustcall.cli.measuring.bench.run_bench"),
+        (["doctor"], "mustcall.cli.setup.doctor.examine"),
+        (["init"], "mustcall.cli.setup.init.find_offers"),
+        (["config", "check"], "mustcall.cli.setup.config.load_settings"),
+    ],
+)
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, click.Abort])
+def test_a_command_that_is_stopped_says_so(
+    arguments: list[str], works: str, stop: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C, also at a question, is exit code 130 and one line: other codes are about what a command found."""
+
+    def stopped(*_: object, **__: object) -> None:
+        raise stop
+
+    monkeypatch.setattr(works, stopped)
+    done = invoke(*arguments)
+    assert (done.exit_code, done.stdout, done.stderr.strip()) == (130, "", "mustcall: stopped")

@@ -241,6 +241,21 @@ def test_ctrl_c_keeps_the_smallest_request_so_far(tmp_path: Path) -> None:
     assert len(names(left)) < 31
 
 
+def test_ctrl_c_before_the_first_reply_concludes_nothing(tmp_path: Path) -> None:
+    """Nothing was measured, and that is what is said: not that the request does not fail."""
+    file = tmp_path / "large.json"
+    file.write_text(json.dumps(large(Wire.CHAT)), encoding="utf-8")
+    with ScriptedUpstream(lambda _: Hang(GOOD)) as upstream:
+        arguments = ("minimise", str(file), "--to", f"chat={upstream.base_url}", "--json")
+        process = warm.start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
+        upstream.wait_for_requests(1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (130, ""), err
+    assert err.rstrip().endswith("mustcall: stopped before anything was measured")
+    assert not (tmp_path / "minimised").exists()
+
+
 def test_the_script_finds_the_request_from_any_directory(tmp_path: Path) -> None:
     """The request is beside the script, not where it is started."""
     leave_all("minimising sends what it pleases; what is written is looked at")

@@ -153,6 +153,18 @@ def test_how_responses_are_stored_is_said(
         assert key not in printed or not key
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_file_that_is_no_ledger_is_not_called_one(tmp_path: Path, workers: str) -> None:
+    """The gateway serves without it; what it prints claims neither a ledger nor stored responses."""
+    file = tmp_path / "README.md"
+    file.write_text("not a database, but long enough to look like one" * 40, encoding="utf-8")
+    flags = ("--upstream", "chat=http://127.0.0.1:9/v1", "--ledger", str(file), "--port", "0", "--workers", workers)
+    with serving(*flags, starting=warm.start if workers == "1" else warm.cold_start) as (_, printed, _process):
+        assert f"no ledger: {file} could not be opened" in " ".join(printed.split())
+        assert "ledger at" not in printed
+        assert "stored responses are kept" not in printed
+
+
 def test_demo_keeps_nothing() -> None:
     """A ledger for the demo is refused rather than left out in silence."""
     told = warm.run("serve", "--demo", "--ledger", "demo.db")
@@ -226,6 +238,20 @@ def test_config_check(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert "claude-* -> a" in done.stdout
     assert done.stdout.endswith("ok\n")
     assert "secret" not in done.stdout
+
+
+def test_config_check_shows_no_key_for_the_embedded_model(tmp_path: Path) -> None:
+    """A model inside the process is sent no key, whatever callers send; other upstreams are sent the caller's."""
+    readied()
+    file = tmp_path / "m.toml"
+    file.write_text(
+        '[[upstream]]\nname="tiny"\nwire="chat"\nbase_url="embedded:smollm2-135m"\n'
+        '[[upstream]]\nname="b"\nwire="chat"\nbase_url="http://127.0.0.1:9/v1"\n',
+        encoding="utf-8",
+    )
+    done = warm.run("config", "check", str(file))
+    assert "tiny: chat at embedded:smollm2-135m (no key)" in done.stdout
+    assert "b: chat at http://127.0.0.1:9/v1 (caller's key)" in done.stdout
 
 
 def test_help_lists_the_commands() -> None:

@@ -1,6 +1,8 @@
 """The error tree: codes, statuses, and errors as values."""
 
+import copy
 import inspect
+import pickle
 import re
 
 import pytest
@@ -53,3 +55,22 @@ def test_rejection_keeps_the_upstreams_words() -> None:
     error = UpstreamRejected(info)
     assert error.info() is info
     assert str(error) == "slow down"
+
+
+@pytest.mark.parametrize("kind", [value for _, value in inspect.getmembers(module, inspect.isclass)], ids=str)
+def test_errors_are_pickled_and_copied(kind: type[object]) -> None:
+    """A process pool sends them to its parent; one that cannot be read there breaks the whole pool."""
+    if not issubclass(kind, MustcallError):
+        return
+    error = MustcallError.__new__(kind, "said")
+    MustcallError.__init__(error, "said", param="p", details={"a": [1]}, code="c")
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301  what this line has written
+        assert type(again) is kind
+        assert (again.args, vars(again)) == (error.args, vars(error))
+
+
+def test_an_upstreams_error_survives() -> None:
+    """It is made from a value rather than a text."""
+    error = UpstreamRejected(ErrorInfo(message="m", status=418, code="teapot"))
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301  as above
+    assert (again.info(), str(again)) == (error.info(), "m")

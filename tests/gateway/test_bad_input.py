@@ -39,7 +39,8 @@ def check_shape(wire: str, answer: Response, status: int, *words: str) -> dict[s
 
 
 BAD_BODIES = [
-    pytest.param(b"", "JSON", id="empty"),
+    pytest.param(b"", "the body is empty; a JSON object is expected", id="empty"),
+    pytest.param(b" \r\n", "the body is empty; a JSON object is expected", id="blank"),
     pytest.param(b"hello", "JSON", id="not JSON"),
     pytest.param(b'{"model":"m",', "JSON", id="cut"),
     pytest.param(b"[1]", "object", id="array"),
@@ -70,7 +71,9 @@ WRONG_TYPES: list[Any] = [
     ("chat", "stream", "yes", "stream"),
     ("chat", "tools", {"a": 1}, "tools"),
     ("chat", "tools", [3], "tools"),
+    ("chat", "messages", [{"role": "user", "content": 5}], "`messages[0].content` must be a string or an array, got"),
     ("responses", "input", 3, "input"),
+    ("responses", "input", [], "`input` must have one item or more"),
     ("responses", "model", None, "model"),
     ("responses", "stream", 1, "stream"),
     ("responses", "tools", "x", "tools"),

@@ -202,7 +202,7 @@ def test_workers_that_cannot_start_are_an_error() -> None:
     handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with bind(settings.server) as listener, pytest.raises(ConfigError, match="exit code 3"):
         serve_workers(
-            msgspec.structs.replace(settings, routes=routes), listener, lambda: announced.append("ready"), count=2
+            msgspec.structs.replace(settings, routes=routes), listener, lambda _: announced.append("ready"), count=2
         )
     assert announced == []
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
@@ -235,7 +235,7 @@ def test_a_start_that_fails_is_tried_again(
         finally:
             os.kill(os.getpid(), signal.SIGINT)
 
-    def announce() -> None:
+    def announce(_keeps: bool) -> None:
         monkeypatch.setattr(place, name, give_at_the_second_time)
         killed = min(serving_now())
         os.kill(killed, signal.SIGKILL)

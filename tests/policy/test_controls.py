@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from mustcall.core.errors import ConfigError
 from mustcall.policy.facts.controls import Controls, OnUnmet, OtherTool, Salvage
 from mustcall.policy.facts.profile import Protocol
 
@@ -21,7 +22,7 @@ def test_words_are_taken_for_their_values(name: str, kind: type[StrEnum]) -> Non
         assert getattr(msgspec.structs.replace(Controls(), **given), name) is value
         assert getattr(msgspec.convert(given, Controls), name) is value
     wrong: dict[str, Any] = {name: "anser"}
-    with pytest.raises(ValueError, match=f"{name} is 'anser'; it can be '{next(iter(kind))}'"):
+    with pytest.raises(ConfigError, match=f"{name} is 'anser'; it can be '{next(iter(kind))}'"):
         Controls(**wrong)
 
 
@@ -29,5 +30,5 @@ def test_only_the_protocol_may_be_none() -> None:
     """Then the profile decides; the others have no such value."""
     assert Controls(protocol=None).protocol is None
     nothing: dict[str, Any] = {"on_unmet": None}
-    with pytest.raises(ValueError, match="on_unmet is None; it can be 'answer', 'error'"):
+    with pytest.raises(ConfigError, match="on_unmet is None; it can be 'answer', 'error'"):
         Controls(**nothing)

@@ -1,19 +1,22 @@
 """The scripted model: an upstream without a socket that the engine cannot tell from one with."""
 
 import asyncio
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import pytest
 
 from mustcall import Agent, RunEvent, Stopped, TextDelta
-from mustcall.core.errors import MustcallError
+from mustcall.core.errors import ConfigError, MustcallError, UpstreamTimeout
 from mustcall.testing import (
     Call,
     Cut,
     Delayed,
+    End,
     Fail,
     FakeClock,
     Hang,
+    Line,
     Recorded,
     Say,
     ScriptedModel,
@@ -21,7 +24,12 @@ from mustcall.testing import (
     Think,
     Turn,
 )
+from mustcall.upstream.retry import Clock, SystemClock
 from support.agents import WIRES, agent_on, collect, get_weather
+
+T = TypeVar("T")
+
+LATE = Turn(Say("late"))
 
 wires = pytest.mark.parametrize("wire", WIRES)
 streaming = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -33,6 +41,12 @@ async def go(agent: Agent, *, stream: bool) -> tuple[Any, list[RunEvent]]:
         return await agent.run("Weather?"), []
     events, result = await collect(agent.stream("Weather?"))
     return result, events
+
+
+async def ended(run: Coroutine[Any, Any, T]) -> T:
+    """Return what a run comes to; one that waits in real time fails instead of blocking the tests."""
+    async with asyncio.timeout(10):
+        return await run
 
 
 @wires
@@ -84,16 +98,87 @@ async def test_back_offs_pass_at_once() -> None:
 
 @streaming
 async def test_faults(stream: bool) -> None:
-    """A cut reply is tried again; one that hangs is cancelled with its run."""
+    """A cut reply is tried again."""
     model = ScriptedModel([Cut(Turn(Say("Sunny and warm.")), after=0), Cut(Turn(Say("S")), after=20), "Sunny."])
     result, _ = await go(Agent(model), stream=stream)
     assert (result.text, len(model.requests)) == ("Sunny.", 3)
-    hanging = Agent(ScriptedModel([Hang(Turn(Say("Sunny.")), after=10)]))
-    task = asyncio.create_task(hanging.run("hi"))
-    await asyncio.wait({task}, timeout=0.01)
+
+
+@streaming
+@pytest.mark.parametrize(
+    "delay", [Hang(LATE), Delayed(LATE, 500.0), Delayed(Hang(LATE), 1.5)], ids=["hang", "delay", "both"]
+)
+async def test_a_late_head_is_a_timeout(delay: Line, stream: bool) -> None:
+    """What does not begin within the agent's time ends after that time of the clock, not of the test."""
+    clock = FakeClock()
+    began = clock.monotonic()
+    model = ScriptedModel([delay, "Not asked for."], clock=clock)
+    with pytest.raises(UpstreamTimeout, match="did not answer in time"):
+        await ended(go(Agent(model, timeout=2), stream=stream))
+    assert (clock.sleeps, clock.monotonic() - began) == ([2.0], 2.0)
+    assert [one.ended for one in model.requests] == [End.DISCONNECTED]
+
+
+@streaming
+async def test_a_delay_within_the_time_is_waited_for(stream: bool) -> None:
+    """A delay as long as the read timeout is not yet too long."""
+    clock = FakeClock()
+    result, _ = await go(Agent(ScriptedModel([Delayed(LATE, 2.0)], clock=clock), timeout=2), stream=stream)
+    assert (result.text, clock.sleeps) == ("late", [2.0])
+
+
+@streaming
+@pytest.mark.parametrize("hang", [Hang(LATE, after=10), Hang(LATE, head=True)], ids=["body", "head"])
+async def test_a_silent_body_is_a_timeout(hang: Hang, stream: bool) -> None:
+    """A body that stops ends after the idle timeout of the clock, and is tried again as on a socket."""
+    clock = FakeClock()
+    model = ScriptedModel([hang, "Here."], clock=clock)
+    result, _ = await ended(go(Agent(model), stream=stream))
+    asked: dict[str, Any] = {"model": "scripted", "messages": [{"role": "user", "content": "Weather?"}]}
+    if stream:
+        asked |= {"stream": True, "stream_options": {"include_usage": True}}
+    assert (result.text, [one.body for one in model.requests]) == ("Here.", [asked] * 2)
+    assert clock.sleeps[0] == 120.0
+    assert [one.ended for one in model.requests] == [End.DISCONNECTED, End.COMPLETE]
+
+
+@pytest.mark.parametrize("after", [0, 10])
+@pytest.mark.parametrize("clock", [FakeClock(), SystemClock()], ids=["fake", "real"])
+async def test_a_hang_can_be_cancelled(clock: Clock, after: int) -> None:
+    """A run that is cancelled while its reply hangs ends at once, on either clock; the client has then left."""
+    model = ScriptedModel([Hang(LATE, after=after)], clock=clock)
+    task = asyncio.create_task(Agent(model).run("hi"))
+    while not model.requests:  # noqa: ASYNC110  no event tells
+        await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    assert [one.ended for one in model.requests] == [End.DISCONNECTED]
+
+
+async def test_a_hanging_stream_can_be_closed() -> None:
+    """Who leaves a stream before it hangs never waits for it: no time passes."""
+    clock = FakeClock()
+    model = ScriptedModel([Hang(Turn(Say("word " * 400)), after=6000)], clock=clock)
+    async with Agent(model).stream("hi") as events:
+        async for event in events:
+            if isinstance(event, TextDelta):
+                break
+    assert (clock.sleeps, [one.ended for one in model.requests]) == ([], [End.DISCONNECTED])
+
+
+def test_what_can_be_no_model() -> None:
+    """A text, nothing, an unknown wire and a default that is no reply are found when the model is made."""
+    made: Any = ScriptedModel
+    with pytest.raises(ConfigError, match=r"script must be .* got 'hello': write a list: \['hello'\]"):
+        made("hello")
+    for script in (None, 3, b"x", {"a": "b"}, Turn(Say("x"))):
+        with pytest.raises(ConfigError, match="script must be a list of replies, or a function that returns one"):
+            made(script)
+    with pytest.raises(ConfigError, match="wire must be one of chat, responses, messages, got 'bogus'"):
+        made(["Hi."], wire="bogus")
+    with pytest.raises(ConfigError, match=r"default must be a text, .* got 3"):
+        made(default=3)
 
 
 async def test_streams_piece_by_piece() -> None:

@@ -5,6 +5,7 @@ Commands are imported when they are called, so that `--help` answers at once.
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -42,8 +43,24 @@ COMMANDS = {
 }
 
 
+#: The exit code of a command that was stopped: 128 and the number of SIGINT, as shells have it.
+_STOPPED = 130
+
+
 class _Commands(LazyGroup):
     table = COMMANDS
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command. One that Ctrl-C ends, also at a question, says so; click's own exit code means other things.
+
+        The end of the input at a question counts as well. A command that reports what it has so far does so itself.
+        """
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, click.Abort):
+            click.echo(err=True)  # the line holds ^C or a question
+            click.echo("mustcall: stopped", err=True)
+            ctx.exit(_STOPPED)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -24,7 +24,7 @@ from mustcall.gateway.connections.admission import Admission, HeldBytes
 from mustcall.gateway.connections.heartbeat import Heartbeat
 from mustcall.gateway.connections.hosts import allowed_hosts, check_host
 from mustcall.gateway.connections.http_call import DisconnectWatches, HttpCall
-from mustcall.gateway.connections.receiving import Gone, read_body
+from mustcall.gateway.connections.receiving import Gone, read_body, refuse_empty
 from mustcall.gateway.connections.repeated_failures import without_frames
 from mustcall.gateway.connections.web_origins import check_origin
 from mustcall.gateway.measuring import Remeasuring
@@ -92,6 +92,11 @@ class Gateway:
             await self._lifespan(receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008, "reason": "the gateway serves plain HTTP only"})
+
+    @property
+    def keeps(self) -> bool:
+        """Whether there is a ledger and it is open."""
+        return self._keeper is not None and self._keeper.is_open
 
     @property
     def under_way(self) -> int:
@@ -264,6 +269,7 @@ class Gateway:
         held = HeldBytes(self._admission, key)
         try:
             body = await read_body(call.receive, call.headers.get("content-length", ""), self._settings, held)
+            refuse_empty(body)
             self._admission.begin(key)
             try:
                 if call.path == COUNT:

@@ -23,7 +23,7 @@ from mustcall.testing.delivery import Chunking, random_chunks
 from mustcall.testing.demo import demo_turn
 from mustcall.testing.gateway import RunningGateway
 from mustcall.testing.llama import LlamaServer, LlamaServerFailed
-from mustcall.testing.model import Line, ScriptedModel
+from mustcall.testing.model import ScriptedModel
 from mustcall.testing.recording import End, Recorded
 from mustcall.testing.script import (
     Answer,
@@ -32,6 +32,7 @@ from mustcall.testing.script import (
     Delayed,
     Fail,
     Hang,
+    Line,
     Raw,
     RawStream,
     Refuse,

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from mustcall.core.origin import JsonObject, Wire
+from mustcall.testing.lines import read_line
 from mustcall.testing.render import Stamp, build_error, build_reply, stream_error, stream_reply
 from mustcall.testing.render.stamp import to_json
 from mustcall.testing.script import Answer, Cut, Delayed, Fail, Hang, Raw, RawStream, Reset, StreamError, Turn
@@ -50,10 +51,10 @@ def plan_delivery(
     """Return what is written for an answer to this request."""
     match answer:
         case Delayed():
-            inner = plan_delivery(answer.answer, wire, request, stamp, chunking)
+            inner = plan_delivery(read_line(answer.answer), wire, request, stamp, chunking)
             return msgspec.structs.replace(inner, delay=inner.delay + answer.seconds)
         case Hang() | Cut() | Reset():
-            inner = plan_delivery(answer.answer, wire, request, stamp, chunking)
+            inner = plan_delivery(read_line(answer.answer), wire, request, stamp, chunking)
             kind = "hang" if isinstance(answer, Hang) else "cut" if isinstance(answer, Cut) else "reset"
             return msgspec.structs.replace(inner, fault=ConnectionFault(kind, answer.after, answer.head))
         case Raw():

@@ -2,34 +2,37 @@
 
 It is an `Upstream`, so it goes where one goes: `Agent(ScriptedModel(["Hi."]))`. The engine cannot tell it from a
 provider: what is sent is encoded, judged and recorded as on a real wire, and the script's faults happen. Its clock is a
-fake one, so that back-offs pass at once. For clients of your own, or for a gateway, there is `ScriptedUpstream`.
+fake one, so that back-offs, delays and hangs pass at once. For clients of your own, or for a gateway, there is
+`ScriptedUpstream`.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from typing import NoReturn
 
 import msgspec
+from msgspec import UNSET
 
-from mustcall.core.errors import UpstreamUnavailable
+from mustcall.core.errors import UpstreamTimeout, UpstreamUnavailable
 from mustcall.core.origin import Wire
+from mustcall.engine.agent.reading import read_setting
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.profiles import ProfileOverride
 from mustcall.testing.delivery import Chunking, ConnectionFault, RenderedAnswer, plan_delivery
 from mustcall.testing.issued import IssuedMemory, remember
+from mustcall.testing.lines import Script, ScriptLines, read_line
 from mustcall.testing.offers import as_object
 from mustcall.testing.recording import End, Recorded
 from mustcall.testing.render import Stamp
 from mustcall.testing.rules import SeenRequest, find_violation
-from mustcall.testing.script import Answer, Call, Fail, Say, Turn
+from mustcall.testing.script import Answer, Fail, Line
 from mustcall.testing.transport import FakeClock
+from mustcall.upstream import failures
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import UpstreamCall
 from mustcall.wire.registry import codec_for
 
 __all__ = ["Line", "ScriptedModel"]
-
-Line = Answer | str | Call
-"""One reply of a scripted model: a text, a call, or anything an upstream can answer."""
 
 
 class ScriptedModel(Upstream):
@@ -37,11 +40,14 @@ class ScriptedModel(Upstream):
 
     `requests` are the requests it got, each with its `body`. `default` answers once the script has run out; without one
     that is an error that says so. `strict` refuses what providers refuse. `wire` is the protocol it is asked in.
+    What hangs, or is delayed for longer than the call's read timeout, is an `UpstreamTimeout` on the `clock`.
+
+    Raise `ConfigError` for what can be no script, an unknown wire, and a reply that is none.
     """
 
     def __init__(
         self,
-        script: Iterable[Line] | Callable[[Recorded], Line] = (),
+        script: Script = (),
         *,
         model: str = "scripted",
         wire: Wire | str = Wire.CHAT,
@@ -53,9 +59,10 @@ class ScriptedModel(Upstream):
         stateful: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        self._script = _Script(script, default, Wire(wire), strict=strict, waive=waive, chunking=chunking)
+        read = read_setting("wire", Wire, wire)
+        self._script = _Script(script, default, read, strict=strict, waive=waive, chunking=chunking)
         super().__init__(
-            f"scripted:{Wire(wire)}=http://scripted.invalid/v1",
+            f"scripted:{read}=http://scripted.invalid/v1",
             model=model,
             api_key="scripted",
             transport=self._script,
@@ -76,7 +83,7 @@ class _Script:
 
     def __init__(
         self,
-        script: Iterable[Line] | Callable[[Recorded], Line],
+        script: Script,
         default: Line | None,
         wire: Wire,
         *,
@@ -84,9 +91,7 @@ class _Script:
         waive: Collection[str],
         chunking: Chunking,
     ) -> None:
-        self._make = script if callable(script) else None
-        self._rest = iter(()) if callable(script) else iter(script)
-        self._default = default
+        self._lines = ScriptLines(script, default)
         self._wire = wire
         self._strict = strict
         self._waive = frozenset(waive)
@@ -114,11 +119,9 @@ class _Script:
         if delivery.reply is not None:
             remember(self._issued, self._wire, body, delivery.reply)
         recorded.status = delivery.status
-        if delivery.delay:
-            await self.clock.sleep(delivery.delay)
-        if delivery.fault is not None and delivery.fault.after == 0 and not delivery.fault.head:
-            await _break(delivery.fault, recorded)
-        return _Reply(delivery, recorded)
+        reply = _Reply(delivery, recorded, call, self.clock)
+        await reply.begin()
+        return reply
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -130,33 +133,36 @@ class _Script:
             if found is not None:
                 recorded.refused_by, refusal = found
                 return refusal
-        line = next(self._rest, self._default) if self._make is None else self._make(recorded)
-        if line is None:
+        line = self._lines.take(recorded)
+        if line is UNSET:
             return Fail(400, f"the script is exhausted: no reply for request {recorded.number + 1}")
-        recorded.answer = _read(line)
+        recorded.answer = read_line(line, f"the script's reply to request {recorded.number + 1}")
         return recorded.answer
 
 
-def _read(line: Line) -> Answer:
-    match line:
-        case str():
-            return Turn(Say(line))
-        case Call():
-            return Turn(line)
-        case _:
-            return line
-
-
 class _Reply:
-    """One reply as the engine reads it. It hangs where the script says so: `read` may wait."""
+    """One reply as the engine reads it. Where the script hangs, the call's timeouts run out on the model's clock."""
 
     arrived = False
 
-    def __init__(self, delivery: RenderedAnswer, recorded: Recorded) -> None:
+    def __init__(self, delivery: RenderedAnswer, recorded: Recorded, call: UpstreamCall, clock: Clock) -> None:
         self._delivery = delivery
         self._recorded = recorded
+        self._call = call
+        self._clock = clock
         self.status = delivery.status
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in delivery.headers.items()}
+
+    async def begin(self) -> None:
+        """Return when the headers are there; raise what comes in their place."""
+        delay, fault, patience = self._delivery.delay, self._delivery.fault, self._call.timeouts.read
+        broken = fault if fault is not None and fault.after == 0 and not fault.head else None
+        if delay > patience or (broken is not None and broken.kind == "hang"):
+            await self._expire(patience, failures.no_answer(self._call))
+        if delay:
+            await self._wait(delay)
+        if broken is not None:
+            self._break(broken)
 
     async def read(self) -> bytes:
         """Return the whole body."""
@@ -170,7 +176,9 @@ class _Reply:
             if left is not None and fault is not None and len(piece) >= left:
                 if left:
                     yield piece[:left]
-                await _break(fault, self._recorded)
+                if fault.kind == "hang":
+                    await self._expire(self._call.timeouts.idle, failures.answer_stopped(self._call))
+                self._break(fault)
             yield piece
             left = None if left is None else left - len(piece)
         self._recorded.ended = End.COMPLETE
@@ -180,10 +188,22 @@ class _Reply:
         if self._recorded.ended is None:
             self._recorded.ended = End.DISCONNECTED
 
+    async def _expire(self, seconds: float, error: UpstreamTimeout) -> NoReturn:
+        """Wait for as long as the call does, then give up as it would."""
+        await self._wait(seconds)
+        await self.close()
+        raise error
 
-async def _break(fault: ConnectionFault, recorded: Recorded) -> None:
-    """Hang for good, or fail as a connection does."""
-    if fault.kind == "hang":
-        await asyncio.Event().wait()
-    recorded.ended = End.CUT if fault.kind == "cut" else End.RESET
-    raise UpstreamUnavailable("the scripted model cut the connection")
+    async def _wait(self, seconds: float) -> None:
+        """Let time pass on the clock. Who cancels the call meanwhile is a client that left."""
+        try:
+            await asyncio.sleep(0)  # a fake clock never yields, and others must be able to cancel what hangs
+            await self._clock.sleep(seconds)
+        except BaseException:
+            await self.close()
+            raise
+
+    def _break(self, fault: ConnectionFault) -> NoReturn:
+        """Fail as a connection does."""
+        self._recorded.ended = End.CUT if fault.kind == "cut" else End.RESET
+        raise UpstreamUnavailable("the scripted model cut the connection")

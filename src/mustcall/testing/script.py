@@ -22,6 +22,7 @@ __all__ = [
     "Delayed",
     "Fail",
     "Hang",
+    "Line",
     "Raw",
     "RawStream",
     "Refuse",
@@ -184,19 +185,23 @@ class RawStream(msgspec.Struct, frozen=True):
 
 
 class Delayed(msgspec.Struct, frozen=True):
-    """The answer, later: nothing is sent for so many seconds."""
+    """The answer, later: nothing is sent for so many seconds.
 
-    answer: "Answer"
+    A client whose read timeout is shorter gives up after that; `ScriptedModel` does so on its clock.
+    """
+
+    answer: "Line"
     seconds: float
 
 
 class Hang(msgspec.Struct, frozen=True):
     """The answer, stuck: after so many body bytes nothing comes until `ScriptedUpstream.release()` is called.
 
-    `after=0` sends nothing at all, or the headers alone with `head=True`.
+    `after=0` sends nothing at all, or the headers alone with `head=True`. A `ScriptedModel` has no `release`: there the
+    call times out on the model's clock.
     """
 
-    answer: "Answer"
+    answer: "Line"
     after: int = 0
     head: bool = False
 
@@ -204,7 +209,7 @@ class Hang(msgspec.Struct, frozen=True):
 class Cut(msgspec.Struct, frozen=True):
     """The answer, cut: after so many body bytes the sending side closes cleanly (FIN), the body unfinished."""
 
-    answer: "Answer"
+    answer: "Line"
     after: int = 0
     head: bool = False
 
@@ -212,9 +217,12 @@ class Cut(msgspec.Struct, frozen=True):
 class Reset(msgspec.Struct, frozen=True):
     """The answer, broken: after so many body bytes the connection is reset (RST)."""
 
-    answer: "Answer"
+    answer: "Line"
     after: int = 0
     head: bool = False
 
 
 Answer = Turn | Fail | StreamError | Raw | RawStream | Delayed | Hang | Cut | Reset
+
+Line = Answer | TurnPart | str
+"""One reply as a script writes it: a text, a part of a turn by itself, or anything an upstream can answer."""

@@ -7,28 +7,28 @@ refuses what the providers refuse.
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
+from msgspec import UNSET
 
+from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.testing.delivery import Chunking, plan_delivery
 from mustcall.testing.issued import IssuedMemory, remember
+from mustcall.testing.lines import Script, ScriptLines, read_line
 from mustcall.testing.offers import as_object
 from mustcall.testing.recording import Recorded
 from mustcall.testing.render import Stamp
 from mustcall.testing.render.stamp import to_json
 from mustcall.testing.rules import SeenRequest, find_violation
-from mustcall.testing.script import Answer, Fail, Raw
+from mustcall.testing.script import Answer, Fail, Line, Raw
 from mustcall.testing.serving import PATHS, Exchange, build_models, count_tokens, read_request
 
 __all__ = ["Script", "ScriptedUpstream"]
-
-Script = Iterable[Answer] | Callable[[Recorded], Answer]
-"""Answers in the order of the requests, or a function that makes one for each."""
 
 _PATIENCE = 60.0
 #: Steps of the loop from accepting a connection to having it.
@@ -56,10 +56,14 @@ class _Listener(web.Server):
 class ScriptedUpstream:
     """An upstream that answers from a script; use it with `with`, `async with`, or `start` and `close`.
 
-    `default` answers when the script has run out (else: HTTP 500 that says so). `strict` enforces the providers'
-    rules, except those named in `waive`; a refused request takes no answer from the script. `issuer` goes into ids
-    and signatures, so that strict upstreams of different issuers refuse each other's reasoning. `chunking` says how
-    streamed bytes are written: one event per write (None), so many bytes per write, or by a function.
+    An entry of the script is a text, a `Call`, a `Turn`, or anything else that an upstream can answer; any other value
+    is an HTTP 400 that names it. `default` answers when the script has run out (else: HTTP 500 that says so). `strict`
+    enforces the providers' rules, except those named in `waive`; a refused request takes no answer from the script.
+    `issuer` goes into ids and signatures, so that strict upstreams of different issuers refuse each other's reasoning.
+    `chunking` says how streamed bytes are written: one event per write (None), so many bytes per write, or by a
+    function.
+
+    Raise `ConfigError` for what can be no script.
     """
 
     def __init__(
@@ -68,7 +72,7 @@ class ScriptedUpstream:
         *,
         strict: bool = False,
         waive: Collection[str] = (),
-        default: Answer | None = None,
+        default: Line | None = None,
         issuer: str = "scripted",
         chunking: Chunking = None,
         models: Iterable[str] = ("scripted",),
@@ -77,10 +81,8 @@ class ScriptedUpstream:
         self.requests: list[Recorded] = []
         self.strict = strict
         self.chunking = chunking
-        self._make: Callable[[Recorded], Answer] | None = script if callable(script) else None
-        self._rest: Iterator[Answer] = iter(()) if callable(script) else iter(script)
+        self._lines = ScriptLines(script, default)
         self._waive = frozenset(waive)
-        self._default = default
         self._issuer = issuer
         self._models = tuple(models)
         self._port = port
@@ -243,13 +245,16 @@ class ScriptedUpstream:
         return fail
 
     def _take(self, recorded: Recorded) -> Answer:
-        if self._make is None:
-            recorded.answer = next(self._rest, self._default)
-            return recorded.answer or Fail(500, f"the script is exhausted: no answer for request {recorded.number + 1}")
         try:
-            recorded.answer = self._make(recorded)
+            line = self._lines.take(recorded)
         except Exception as error:  # noqa: BLE001  the test's own code; the client must hear of it
             return Fail(500, f"the script failed: {error!r}")
+        if line is UNSET:
+            return Fail(500, f"the script is exhausted: no answer for request {recorded.number + 1}")
+        try:
+            recorded.answer = read_line(line, f"the script's answer to request {recorded.number + 1}")
+        except ConfigError as error:  # a 500 would be retried: the next entry would hide the error
+            return Fail(400, error.message)
         return recorded.answer
 
     def _wait(self, reached: Callable[[], bool], timeout: float, what: str) -> None:

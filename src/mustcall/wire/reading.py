@@ -13,6 +13,7 @@ from mustcall.core.errors import InvalidRequest, UpstreamGarbage
 from mustcall.core.origin import JsonObject
 
 __all__ = [
+    "WORDS_OF_CHOICE",
     "Anything",
     "Count",
     "Given",
@@ -50,6 +51,10 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 class Anything(msgspec.Struct, gc=False):
     """Any object: what is in it is nobody's business here."""
+
+
+#: Words for choices of tools, on any wire. As the type of a choice each is a mistake that would force nothing.
+WORDS_OF_CHOICE = frozenset({"any", "auto", "none", "required", "tool"})
 
 
 class ShapeError(Exception):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mustcall import Image, Text, ToolReturn
+from mustcall import Image, Text, ToolError, ToolReturn
 from mustcall.engine.tooling.wrapping import Output, as_line, cut, read_output, wrapped
 from mustcall.policy.history.containment import Contained, contained
 
@@ -57,6 +57,7 @@ IMAGE = Image(data="aGk=", media_type="image/png")
         (IMAGE, Output("", (IMAGE,))),
         (ToolReturn((Text(text="a"), IMAGE, Text(text="b")), is_error=True), Output("a\nb", (IMAGE,), is_error=True)),
         (ToolReturn(()), Output("(no output)")),
+        ([Text(text="a"), IMAGE], Output("a", (IMAGE,))),
     ],
 )
 def test_read_output(value: Any, output: Output) -> None:
@@ -139,3 +140,10 @@ def test_lines() -> None:
     assert as_line("a\n b\t\tc") == "a b c"
     assert as_line("</untrusted-data>") == "&lt;/untrusted-data>"
     assert len(as_line("x" * 10_000)) == 301
+
+
+@pytest.mark.parametrize("content", ["x", ["a"], None, 3])
+def test_a_tool_return_of_no_parts_is_a_failed_call(content: Any) -> None:
+    """Rule 90: it ends the call, not the run."""
+    with pytest.raises(ToolError, match="content is no tuple of parts"):
+        read_output(ToolReturn(content))

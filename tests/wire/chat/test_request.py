@@ -257,3 +257,23 @@ def test_a_call_goes_back_under_the_id_it_was_read_with(own: str | None) -> None
     assert encode_call(call, call.name, call.id)["id"] == (own or "call_made_0")
     history = decode_call(value)  # of a client that gives none: as it came
     assert encode_call(history, "f", "") == value
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"type": "any"},
+        {"type": "tool", "name": "f"},
+        {"type": "required"},
+        {"type": "function"},
+        {"type": "function", "name": "f"},
+        {"type": "allowed_tools", "mode": "auto", "tools": []},
+        {"function": {"name": "f"}},
+        {},
+    ],
+)
+def test_a_choice_that_is_misspelt(choice: Any) -> None:
+    """Rule 8: it would force nothing, and the caller would not know."""
+    with pytest.raises(InvalidRequest) as raised:
+        _decode({"model": "m", "messages": [], "tool_choice": choice})
+    assert raised.value.param == "tool_choice"

@@ -348,6 +348,32 @@ def test_not_json(raw: bytes, codec: ResponsesCodec) -> None:
             reader(raw)
 
 
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"type": "any"},
+        {"type": "tool", "name": "f"},
+        {"type": "auto"},
+        {"type": "function"},
+        {"type": "function", "function": {"name": "f"}},
+        {"type": "allowed_tools", "tools": []},
+        {"name": "f"},
+        {},
+    ],
+)
+def test_a_choice_that_is_misspelt(choice: Any, codec: ResponsesCodec, body: Callable[[Any], bytes]) -> None:
+    """Rule 8: it would force nothing, and the caller would not know."""
+    with pytest.raises(InvalidRequest) as raised:
+        codec.decode_request(body({"model": "m", "input": "x", "tool_choice": choice}))
+    assert str(raised.value.param).startswith("tool_choice")
+
+
+def test_what_content_may_be(codec: ResponsesCodec, body: Callable[[Any], bytes]) -> None:
+    """A `content` that is neither a string nor a list is told both."""
+    with pytest.raises(InvalidRequest, match="must be a string or an array, got the number 5"):
+        codec.decode_request(body({"model": "m", "input": [{"role": "user", "content": 5}]}))
+
+
 def test_peek(codec: ResponsesCodec, body: Callable[[Any], bytes]) -> None:
     """Routing learns model and stream from every recorded shape."""
     for value in REQUESTS.values():

@@ -3,6 +3,7 @@
 import click
 
 from mustcall.cli.printing import print_json, print_line
+from mustcall.core.errors import ConfigError
 from mustcall.dialects import known
 from mustcall.dialects.examples import describe_catalogue, example_of
 
@@ -20,7 +21,7 @@ def command(name: str | None, as_json: bool, markdown: bool) -> None:
         return
     chosen = [dialect for dialect in known() if name is None or dialect.name == name]
     if not chosen:
-        raise click.ClickException(f"unknown dialect {name!r}; `mustcall dialects` lists the known ones")
+        raise ConfigError(f"unknown dialect {name!r}; `mustcall dialects` lists the known ones")
     if as_json:
         rows = [
             {

@@ -24,6 +24,7 @@ from mustcall.engine.explaining import Explanation, RungBody, explain, guess_wir
 from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.environment import Keyless
 from mustcall.gateway.config.settings import DEFAULT_FILE, Settings, load_settings
+from mustcall.gateway.connections.receiving import refuse_empty
 from mustcall.gateway.request_controls import take_controls
 from mustcall.gateway.state.measured_profiles import profiles_in
 from mustcall.policy.facts.controls import Controls, OnUnmet, ToolControls
@@ -101,6 +102,7 @@ def command(
 ) -> None:
     """Print what would be sent for REQUEST (a JSON file; standard input by default), without sending anything."""
     body = _read(request)
+    refuse_empty(body)
     caller = Wire(wire) if wire else guess_wire(body)
     endpoint = None
     if upstream_wire or base_url:

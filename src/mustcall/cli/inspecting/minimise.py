@@ -74,6 +74,9 @@ def command(*, max_calls: int, verdict: str | None, out: Path, redact: bool, as_
             asyncio.run(run.search(words))
     except UpstreamUnavailable as error:
         gone = error
+    if gone is None and not run.measured:
+        click.echo("mustcall: stopped before anything was measured", err=True)
+        sys.exit(INTERRUPTED)
     _report(run, out, as_json=as_json)
     if gone is not None:
         click.echo(f"mustcall: {gone.message}", err=True)
@@ -97,6 +100,12 @@ class _Run:
     def subject(self) -> ReplaySubject | None:
         """Whom it asks, once that is known."""
         return self._subject
+
+    @property
+    def measured(self) -> bool:
+        """Whether a reply was judged, or the search is at its end without one."""
+        found = self.result
+        return found is not None and (found.found.original[1] > 0 or not found.partial)
 
     @property
     def result(self) -> Minimised | None:

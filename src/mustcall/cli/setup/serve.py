@@ -159,12 +159,16 @@ def command(
         url = f"http://[{address}]:{bound}" if ":" in address else f"http://{address}:{bound}"
         model = _LOCAL if demo else _shown_model(settings)
         with listener:
-            run(settings, listener, lambda: _announce(url, settings, model, demo=demo, workers=workers))
+            run(
+                settings,
+                listener,
+                lambda keeps: _announce(url, settings, model, demo=demo, workers=workers, keeps=keeps),
+            )
 
 
 def _with_workers(
     settings: Settings, count: int, reloader: Reloader | None
-) -> Callable[[Settings, socket.socket, Callable[[], None]], None]:
+) -> Callable[[Settings, socket.socket, Callable[[bool], None]], None]:
     """Return how several processes serve, if they can."""
     from mustcall.gateway.process.workers import check_workers, serve_workers  # noqa: PLC0415  one process needs none of it
 
@@ -205,7 +209,8 @@ def _shown_model(settings: Settings) -> str:
     return only_listed(endpoint) or PLACEHOLDER
 
 
-def _announce(url: str, settings: Settings, model: str, *, demo: bool, workers: int = 1) -> None:
+def _announce(url: str, settings: Settings, model: str, *, demo: bool, workers: int, keeps: bool) -> None:
+    """Say where the gateway listens, what it serves and keeps, and what to try; `keeps` says the ledger is open."""
     tell(f"mustcall listens on {url}" + (f" with {workers} workers" if workers > 1 else ""))
     if settings.server.port and not url.endswith(f":{settings.server.port}"):
         tell(f"  note: port {settings.server.port} is taken, so a free one was chosen", err=True)
@@ -214,7 +219,10 @@ def _announce(url: str, settings: Settings, model: str, *, demo: bool, workers: 
         tell(f"  upstream {endpoint.name}: {endpoint.wire} at {endpoint.base_url}{pinned}")
     for line in settings.notes:
         tell(f"  note: {line}", err=True)
-    if settings.ledger is not None:
+    if settings.ledger is not None and not keeps:
+        place = shown_place(settings.ledger.place or "")
+        tell(f"  no ledger: {place} could not be opened, so nothing is kept; the log says why", err=True)
+    elif settings.ledger is not None:
         tell(f"  ledger at {shown_place(settings.ledger.place or '')}, kept for {settings.ledger.keep}")
         if settings.ledger.responses:
             how = "encrypted" if os.environ.get(LEDGER_KEY) else "unencrypted, prompts and answers included"

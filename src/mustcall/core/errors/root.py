@@ -46,6 +46,10 @@ class MustcallError(Exception):
         self.details = details
         self.specific_code = code
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be copied and pickled whatever the class takes: process pools send errors to their parent."""
+        return _restored, (type(self), self.args, dict(vars(self)))
+
     def info(self) -> ErrorInfo:
         """Return the error as a value that every wire can encode."""
         return ErrorInfo(
@@ -55,3 +59,9 @@ class MustcallError(Exception):
             param=self.param,
             details=self.details,
         )
+
+
+def _restored(kind: type[MustcallError], args: tuple[Any, ...], attributes: dict[str, Any]) -> MustcallError:
+    error = kind.__new__(kind, *args)
+    vars(error).update(attributes)
+    return error

@@ -19,7 +19,9 @@ from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.prompts import Prompt
 from mustcall.engine.agent.reading import (
     check_outside,
+    check_types,
     checks_answers,
+    is_small_model,
     metering_of,
     read_setting,
     the_caller,
@@ -40,7 +42,6 @@ from mustcall.engine.tooling.definition import Approve
 from mustcall.engine.tooling.roster import ToolLike, read_tools
 from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.facts.controls import Controls, OnUnmet
-from mustcall.policy.facts.model_size import is_small
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.history.compaction import Compaction
 from mustcall.policy.limits.budget import Caps
@@ -73,8 +74,9 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
     - `budget`, `session`, `meter`: limits, the account that all runs of one session share, and where accounts are
       stored (default: the `ledger` if one is named or the run is durable, else memory)
     - `claims="report"`: compare actions that the answer claims with the calls that ran
-    - `check_answers`: replace an answer whose numbers, dates, times or file names contradict the tool results;
-      `"small"` for models with a small size in their name, `"always"` for all
+    - `check_answers`: replace an answer whose numbers, dates, times or file names contradict the tool results, and
+      give the results where the model gives none: for models with a small size in their name (`"small"`), for all
+      (`"always"`) or for none (`"off"`)
     - `planner`, `caller`: two models: the planner reasons in prose without tools, and the caller (or `upstream`) turns
       its plans into calls; `planner_options` are the planner's, `options` the caller's
     - `ledger`, `lease`, `contents`: where durable runs are stored (a path, a `postgresql://` URL or a `Ledger`;
@@ -117,11 +119,15 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         session: str | None = None,
         meter: Meter | None = None,
         claims: Claims | str = Claims.OFF,
-        check_answers: AnswerCheck | str = AnswerCheck.OFF,
+        check_answers: AnswerCheck | str = AnswerCheck.SMALL,
         ledger: "Place | None" = None,
         lease: float = 30.0,
         contents: str | None = None,
     ) -> None:
+        check_types(model=(model, str), instructions=(instructions, str), session=(session, str))
+        check_types(controls=(controls, Controls), wording=(wording, Wording), compaction=(compaction, Compaction))
+        check_types(options=(options, Options), planner_options=(planner_options, Options))
+        check_types(budget=(budget, Budget | Caps))
         if budget is None and (session is not None or meter is not None):
             budget = Budget()  # counts, and caps nothing
         self.upstream = the_caller(upstream, caller, planned=planner is not None)
@@ -131,6 +137,8 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         self.deps = deps
         self.deps_type: type[Any] | None = deps_type or (None if deps is None else type(deps))
         self.tools = read_tools(tools, self.deps_type)
+        small = is_small_model(self.upstream, self.model)
+        unmet = read_setting("on_unmet", OnUnmet, on_unmet)
         given = tuple(rules)
         self.rules = tuple(each for each in given if isinstance(each, GroundingRule))
         #: Rules that depend on what a run is given.
@@ -142,7 +150,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
             endpoint=self.upstream.endpoint,
             model=self.model,
             clock=self.upstream.clock,
-            controls=msgspec.structs.replace(controls or Controls(), on_unmet=OnUnmet(on_unmet), metadata=False),
+            controls=msgspec.structs.replace(controls or Controls(), on_unmet=unmet, metadata=False),
             wording=self._operator.wording,
             instructions=instructions,
             options=options or Options(),
@@ -159,8 +167,8 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
             metering=metering_of(budget, self.upstream, meter or shared_meter()),
             session=session,
             claims=read_setting("claims", Claims, claims),
-            compares=(checks := checks_answers(check_answers, self.model)),
-            small=checks and is_small(self.model),
+            compares=(checks := checks_answers(check_answers, small=small)),
+            small=checks and small,
         )
         self._planner = None if self.planner is None else self._planning(self.planner, planner_options or Options())
         self._ledger, self._lease, self._contents = ledger, lease, contents

@@ -60,7 +60,7 @@ def read_prompt(prompt: Prompt) -> tuple[Message, ...]:
             raise InvalidRequest("the prompt is empty", param="prompt")
         return (text_message(Role.USER, prompt),)
     if isinstance(prompt, Message):
-        return (prompt,)
+        return _read(prompt, 0)
     messages = read_history(prompt)
     if not messages:
         raise InvalidRequest("the prompt has no messages", param="prompt")
@@ -69,12 +69,32 @@ def read_prompt(prompt: Prompt) -> tuple[Message, ...]:
 
 def read_history(history: History) -> tuple[Message, ...]:
     """Return the messages of a conversation; raise `InvalidRequest` for what is none."""
+    if not _is_list(history):
+        kind = type(history).__name__
+        raise InvalidRequest(f"a prompt is a text, a message or a list of messages, not {kind}", param="prompt")
     return tuple(read for number, each in enumerate(history) for read in _read(each, number))
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _is_dict(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_part(value: object) -> bool:
+    return isinstance(value, msgspec.Struct)
 
 
 def _read(given: Message | Mapping[str, Any], number: int) -> tuple[Message, ...]:
     if isinstance(given, Message):
+        if not _is_list(given.parts) or not all(map(_is_part, given.parts)):
+            raise InvalidRequest(f"message {number} of the prompt: its parts must be Text, Image, …", param="prompt")
         return (given,)
+    if not _is_dict(given):
+        kind = type(given).__name__
+        raise InvalidRequest(f"message {number} of the prompt is neither a Message nor a dict: {kind}", param="prompt")
     if "parts" in given:  # our own form; no wire has that field
         try:
             return (msgspec.convert(given, Message),)

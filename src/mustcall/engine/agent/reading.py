@@ -1,22 +1,31 @@
 """What an agent is given, read and checked: addresses into upstreams, words into settings. It starts nothing."""
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import AsyncExitStack, suppress
 from enum import StrEnum
+from types import UnionType
 from typing import Any, TypeVar
+
+import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.spending.budget_account import Budget, Metering
 from mustcall.engine.spending.metering import Meter
 from mustcall.engine.turns import OperatorSettings, Turns
+from mustcall.policy.facts.checking import check_kind
 from mustcall.policy.facts.model_size import is_small
 from mustcall.policy.limits.budget import Caps
 from mustcall.policy.reply.faithfulness import AnswerCheck
+from mustcall.upstream.embedded.store import SCHEME
 
 __all__ = [
+    "check_callables",
     "check_outside",
+    "check_types",
     "checks_answers",
+    "is_small_model",
     "metering_of",
     "read_deps",
     "read_setting",
@@ -55,10 +64,37 @@ def read_setting(name: str, kind: type[_S], given: str) -> _S:
         raise ConfigError(f"{name} must be one of {', '.join(kind)}, got {given!r}") from None
 
 
-def checks_answers(given: str, model: str) -> bool:
+def check_types(**settings: tuple[object, type[Any] | UnionType]) -> None:
+    """Raise `ConfigError` for a setting, or a field of one, that is not of its type; None stands for the default."""
+    for name, (value, kind) in settings.items():
+        if value is None:
+            continue
+        check_kind(name, value, kind)
+        if isinstance(value, msgspec.Struct):
+            try:
+                msgspec.convert(msgspec.to_builtins(value), type(value))
+            except (TypeError, ValueError) as error:
+                raise ConfigError(f"{name}: {error}") from None
+
+
+def check_callables(**settings: Iterable[object]) -> None:
+    """Raise `ConfigError` for what cannot be called."""
+    for name, given in settings.items():
+        for each in given:
+            if not callable(each):
+                raise ConfigError(f"{name} must be functions, got {each!r}")
+
+
+def checks_answers(given: str, *, small: bool) -> bool:
     """Tell whether a model's answers are held against the results of its calls."""
     check = read_setting("check_answers", AnswerCheck, given)
-    return check is AnswerCheck.ALWAYS or (check is AnswerCheck.SMALL and is_small(model))
+    return check is AnswerCheck.ALWAYS or (check is AnswerCheck.SMALL and small)
+
+
+def is_small_model(upstream: Upstream, model: str) -> bool:
+    """Tell whether a model is known to be small: by its name, or by its weights where it runs in this process."""
+    address = upstream.endpoint.base_url
+    return is_small(address if address.startswith(f"{SCHEME}:") else model)
 
 
 def metering_of(budget: Budget | Caps | None, upstream: Upstream, meter: Meter) -> Metering | None:

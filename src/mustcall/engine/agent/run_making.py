@@ -15,6 +15,7 @@ from mustcall.engine.agent.events import RunFinished
 from mustcall.engine.agent.options import Options
 from mustcall.engine.agent.prompts import History, Prompt, read_history, read_prompt
 from mustcall.engine.agent.reading import (
+    check_callables,
     metering_of,
     read_deps,
     turns_on,
@@ -34,6 +35,7 @@ from mustcall.engine.tooling.definition import FunctionTool, ToolSource
 from mustcall.engine.tooling.ordering import check_order
 from mustcall.engine.tooling.roster import Roster, open_roster
 from mustcall.engine.turns import OperatorSettings, Turns
+from mustcall.policy.facts.checking import check_number
 from mustcall.policy.facts.wording import check_wording
 from mustcall.policy.history.compaction import check_compaction
 from mustcall.policy.limits.budget import Caps
@@ -201,10 +203,12 @@ class RunMaker(Generic[Deps]):
         check_wording(self._operator.wording)
         plan = self._plan
         for name, value in (("max_steps", plan.max_steps), ("concurrency", plan.concurrency)):
-            if value < 1:
-                raise ConfigError(f"{name} must be 1 or more, got {value}")
-        if plan.timeout <= 0:
-            raise ConfigError(f"timeout must be above 0 seconds, got {plan.timeout}")
+            check_number(name, value, least=1, whole=True)
+        check_number("timeout", plan.timeout, above=0, unit=" seconds")
+        approve = () if plan.approve is None else (plan.approve,)
+        check_callables(
+            hooks=plan.hooks, before_step=plan.before, after_step=plan.after, approve=approve, rules=self._rules_of
+        )
         if plan.metering is not None:
             check_budget(plan.metering.budget)
         here = Roster(each for each in self.tools if isinstance(each, FunctionTool))  # raises for two of one name

@@ -11,7 +11,7 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import JsonObject
-from mustcall.engine.tooling.reading import Unfit
+from mustcall.engine.tooling.reading import Unfit, decode_text
 from mustcall.policy.schema.subschemas import types_of
 from mustcall.policy.schema.validation import schema_fault
 
@@ -63,7 +63,7 @@ def _schema_and_reader(output: Output) -> tuple[JsonObject, Callable[[str], Any]
         decoder = msgspec.json.Decoder(output)
     except (TypeError, NameError) as error:
         raise ConfigError(f"output {output!r} has no JSON schema: {error}") from None
-    return schema, lambda text: _read(decoder, text)
+    return schema, lambda text: decode_text(decoder, text)
 
 
 def _rooted(schema: JsonObject) -> JsonObject:
@@ -86,13 +86,6 @@ def _wrapped(schema: JsonObject) -> JsonObject:
 
 def _unwrapped(text: str) -> str:
     return bytes(msgspec.json.decode(text, type=dict[str, msgspec.Raw])[WRAPPED]).decode()
-
-
-def _read(decoder: "msgspec.json.Decoder[Any]", text: str) -> Any:
-    try:
-        return decoder.decode(text)
-    except msgspec.MsgspecError as error:
-        raise Unfit(str(error)) from None
 
 
 def _read_model(model: Any, text: str) -> Any:

@@ -15,6 +15,7 @@ from mustcall.core.adaptation import Adaptation, AdaptationKind
 from mustcall.core.errors import BreakerOpen, BudgetSpent, ConfigError, ToolRefused
 from mustcall.engine.spending.accounts import MemoryBreakers, MemoryMeter
 from mustcall.engine.spending.metering import Breakers, Meter
+from mustcall.policy.facts.checking import read_choices
 from mustcall.policy.failures.breaker import BreakerRule
 from mustcall.policy.failures.breaker_classes import FailureClass
 from mustcall.policy.limits.budget import (
@@ -74,6 +75,10 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     breaker: BreakerRule | None = None
     #: Output tokens that are reserved for a call while it runs, beside its input.
     expected_output_tokens: int = 1000
+
+    def __post_init__(self) -> None:
+        """Take the word of a mode; raise `ConfigError` for others."""
+        read_choices(self, {"mode": CapMode})
 
 
 def check_budget(budget: Budget, where: str = "budget") -> None:

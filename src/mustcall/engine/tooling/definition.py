@@ -4,7 +4,7 @@ This says what may be called and how; it runs nothing (`tooling.running`) and kn
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, cast, runtime_checkable
 
 import msgspec
@@ -15,6 +15,7 @@ from mustcall.core.parts import Audio, File, Image, Text, ToolCall
 from mustcall.core.tools import Tool
 from mustcall.engine.parameters import Deps_co
 from mustcall.engine.spending.metering import Egress
+from mustcall.policy.facts.checking import check_kind, check_number
 
 __all__ = ["Approve", "Check", "FunctionTool", "SourcedTool", "ToolContext", "ToolReturn", "ToolSettings", "ToolSource"]
 
@@ -105,7 +106,7 @@ class FunctionTool:
         self.schema = schema
         self.settings = settings or ToolSettings()
         self._run = run
-        _check(self)
+        _check(self, run)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -177,7 +178,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
-def _check(tool: FunctionTool) -> None:
+def _check(tool: FunctionTool, run: object) -> None:
     """Raise `ConfigError` for a tool that cannot be offered or run."""
     settings = tool.settings
     if not _NAME.fullmatch(tool.name):
@@ -185,13 +186,17 @@ def _check(tool: FunctionTool) -> None:
             f"a tool cannot be called {tool.name!r}: names have 1 to 64 letters, digits, `_` and `-`; give it another "
             "with name=…"
         )
-    if settings.timeout <= 0:
-        raise ConfigError(f"tool {tool.name!r}: timeout must be above 0 seconds, got {settings.timeout}")
+    check_kind(f"tool {tool.name!r}: schema", tool.schema, Mapping, "a JSON schema as a dict")
+    if not callable(run):
+        raise ConfigError(f"tool {tool.name!r}: run must be a function of the arguments, got {run!r}")
+    for field, asked in (("approve", settings.approve), ("check", settings.check)):
+        if asked is not None and not callable(asked):
+            raise ConfigError(f"tool {tool.name!r}: {field} must be a function or None, got {asked!r}")
+    check_number(f"tool {tool.name!r}: timeout", settings.timeout, above=0, unit=" seconds")
     for field in ("retries", "concurrency"):
-        if getattr(settings, field) < 0:
-            raise ConfigError(f"tool {tool.name!r}: {field} must be 0 or more, got {getattr(settings, field)}")
-    if settings.result_cap is not None and settings.result_cap < 1:
-        raise ConfigError(f"tool {tool.name!r}: result_cap must be 1 or more, got {settings.result_cap}")
+        check_number(f"tool {tool.name!r}: {field}", getattr(settings, field), least=0, whole=True)
+    if settings.result_cap is not None:
+        check_number(f"tool {tool.name!r}: result_cap", settings.result_cap, least=1, whole=True)
     if settings.retries and not settings.repeatable:
         raise ConfigError(
             f"tool {tool.name!r}: retries={settings.retries} would run it again after a failure; say idempotent=True "

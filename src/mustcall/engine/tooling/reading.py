@@ -6,16 +6,19 @@ models or constraints, pydantic's. Pydantic is never a dependency: only who uses
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Protocol, get_args, get_origin
+from typing import Annotated, Any, Protocol, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import JsonObject
 
-__all__ = ["ArgumentReader", "ToolParameter", "Unfit", "reader_for"]
+__all__ = ["ArgumentReader", "ToolParameter", "Unfit", "decode_text", "reader_for"]
+
+_T = TypeVar("_T")
 
 _SIMPLE = (type(None), bool, int, float, str)
 _PYDANTIC = ("pydantic", "pydantic_core", "annotated_types")
@@ -87,12 +90,32 @@ class _MsgspecReader:
 
     def read(self, arguments: str) -> dict[str, Any]:
         """Return the arguments that were given, as values; raise `Unfit`."""
-        try:
-            given = msgspec.json.decode(arguments)
-            value = self._decoder.decode(arguments)
-        except (msgspec.MsgspecError, UnicodeError) as error:
-            raise Unfit(str(error)) from None
-        return {name: getattr(value, name) for name in given}
+        value = decode_text(self._decoder, arguments)
+        return {name: getattr(value, name) for name in msgspec.json.decode(arguments)}
+
+
+def decode_text(decoder: "msgspec.json.Decoder[_T]", text: str) -> _T:
+    """Read JSON that fits the schema as a value; raise `Unfit`. 1.0 is an integer to JSON Schema, not to msgspec."""
+    try:
+        return decoder.decode(text)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        if isinstance(error, msgspec.ValidationError):
+            with suppress(msgspec.MsgspecError, RecursionError):
+                return decoder.decode(msgspec.json.encode(_with_integers(msgspec.json.decode(text))))
+        raise Unfit(str(error)) from None
+
+
+def _with_integers(value: Any) -> Any:
+    """Return a JSON value with whole numbers as integers."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [_with_integers(item) for item in cast("list[Any]", value)]
+        case dict():
+            return {name: _with_integers(item) for name, item in cast("JsonObject", value).items()}
+        case _:
+            return value
 
 
 def _described(parameter: ToolParameter) -> Any:

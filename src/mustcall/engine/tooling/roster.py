@@ -9,6 +9,8 @@ from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
 from mustcall.engine.tooling.definition import FunctionTool, SourcedTool, ToolSource
 from mustcall.engine.tooling.functions import DecoratedTool, tool
+from mustcall.policy.facts.checking import check_kind
+from mustcall.policy.schema.validation import schema_fault
 from mustcall.telemetry.logs import log_of
 
 __all__ = ["Roster", "ToolLike", "open_roster", "read_tools"]
@@ -40,6 +42,7 @@ def read_tools(given: Iterable[ToolLike], deps_type: type[Any] | None = None) ->
 
     `deps_type` is what the agent's tools may depend on.
     """
+    check_kind("tools", given, Iterable, "a list: tools=[…]")
     read: list[FunctionTool | ToolSource] = []
     for each in given:
         if isinstance(each, DecoratedTool):
@@ -50,7 +53,24 @@ def read_tools(given: Iterable[ToolLike], deps_type: type[Any] | None = None) ->
             read.append(tool(each).taking(deps_type))
         else:
             raise ConfigError(f"{each!r} is no tool: pass a function, a FunctionTool or a ToolSource")
+    for each in read:
+        if isinstance(each, FunctionTool):
+            _check_schema(each)
     return tuple(read)
+
+
+def _check_schema(each: FunctionTool) -> None:
+    """Raise `ConfigError` for a schema with a fault: nothing could be checked by it, and the tool would run unchecked.
+
+    What a source lists is not the caller's to mend, so it is reported in the turn instead.
+    """
+    fault = schema_fault(each.schema)
+    if fault is not None:
+        place = "/".join(map(str, fault))
+        raise ConfigError(
+            f"tool {each.name!r}: arguments cannot be checked by its schema, which has a fault"
+            + (f" at {place}" if place else "")
+        )
 
 
 async def open_roster(given: Sequence[FunctionTool | ToolSource], stack: AsyncExitStack) -> Roster:

@@ -243,11 +243,15 @@ class Runner:
             try:
                 ask = asked_with(approve, call, context)
                 answer = ask() if is_async(approve) else await in_thread(ask)
-                return bool(await answer if inspect.isawaitable(answer) else answer)
+                answer = await answer if inspect.isawaitable(answer) else answer
             except Exception as error:  # the user's own code
                 _logger.warning("tool %s: the approval failed: %s", call.name, type(error).__name__)
                 _logger.debug("the approval of %s", call.id, exc_info=True)
                 return False
+        if not isinstance(answer, bool):  # "no" is as true as "yes"
+            kind = type(answer).__name__
+            _logger.warning("tool %s: not approved: the approval returned a %s, not True or False", call.name, kind)
+        return answer is True
 
     async def _try(self, tool: FunctionTool, call: ToolCall, attempt: Callable[[], Any], step: int) -> Executed:
         """Run a call, again after a failure where its settings allow it."""

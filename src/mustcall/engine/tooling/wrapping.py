@@ -10,10 +10,11 @@ Cost: linear in the output that is kept.
 
 import hashlib
 import re
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
+from mustcall.core.errors import ToolError
 from mustcall.core.parts import Audio, File, Image, Text
 from mustcall.engine.tooling.definition import ToolReturn
 from mustcall.policy.facts.wording import Wording, fill
@@ -36,16 +37,23 @@ class Output(msgspec.Struct, frozen=True):
 
 
 def read_output(value: Any) -> Output:
-    """Read what a tool returned. Text stays; what JSON can say is JSON; anything else is what `str` makes of it."""
+    """Read what a tool returned. Text stays; what JSON can say is JSON; anything else is what `str` makes of it.
+
+    Parts, alone or in a list, are sent as such. Raise `ToolError` for a `ToolReturn` of anything else.
+    """
     match value:
         case str():
             return Output(value)
         case None:
             return Output("(no output)")
         case ToolReturn():
+            if not _are_parts(value.content):
+                raise ToolError("it gave a ToolReturn whose content is no tuple of parts (Text, Image, File, Audio)")
             texts = [part.text for part in value.content if isinstance(part, Text)]
             media = tuple(part for part in value.content if not isinstance(part, Text))
             return Output("\n".join(texts) or ("" if media else "(no output)"), media, value.is_error)
+        case list() | tuple() if value and _are_parts(cast("Any", value)):
+            return read_output(ToolReturn(tuple(cast("Any", value))))
         case Text():
             return Output(value.text)
         case Image() | File() | Audio():
@@ -54,6 +62,12 @@ def read_output(value: Any) -> Output:
             return Output(f"({len(value)} bytes of binary data)")
         case _:
             return Output(_written(value))
+
+
+def _are_parts(content: Any) -> bool:
+    return isinstance(content, tuple | list) and all(
+        isinstance(part, Text | Image | File | Audio) for part in cast("list[Any]", content)
+    )
 
 
 def _written(value: Any) -> str:

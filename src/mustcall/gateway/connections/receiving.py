@@ -12,7 +12,7 @@ from mustcall.gateway.connections.admission import HeldBytes
 from mustcall.gateway.replies import Receive, Scope
 from mustcall.upstream.bounds import joined
 
-__all__ = ["Gone", "headers_of", "path_of", "read_body"]
+__all__ = ["Gone", "headers_of", "path_of", "read_body", "refuse_empty"]
 
 
 class Gone(Exception):
@@ -22,6 +22,12 @@ class Gone(Exception):
 def headers_of(scope: Scope) -> dict[str, str]:
     """Return the request's headers by name."""
     return read_headers(scope["headers"])
+
+
+def refuse_empty(body: bytes) -> None:
+    """Raise `InvalidRequest` for a body that holds nothing: a JSON parser would speak of data that was cut."""
+    if not body or body.isspace():
+        raise InvalidRequest("the body is empty; a JSON object is expected")
 
 
 async def read_body(receive: Receive, declared: str, settings: Settings, held: HeldBytes) -> bytes:

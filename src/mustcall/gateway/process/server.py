@@ -116,14 +116,15 @@ def server_config(gateway: Gateway, server: ServerSettings, listener: socket.soc
 def serve(
     settings: Settings,
     listener: socket.socket,
-    announce: Callable[[], None],
+    announce: Callable[[bool], None],
     stopping: Callable[[int, ServerSettings], None] = say_stopping,
     reloader: Reloader | None = None,
 ) -> None:
     """Serve until told to stop (SIGINT, SIGTERM); running requests get the grace period.
 
-    `stopping` is told how many of them there are, with the settings, at the first signal. SIGHUP takes over what
-    `reloader` reads; without it the signal means what it means to every program.
+    `announce` is told whether there is an open ledger, once requests are answered. `stopping` is told how many of them
+    there are, with the settings, at the first signal. SIGHUP takes over what `reloader` reads; without it the signal
+    means what it means to every program.
     """
     gateway = Gateway(settings, requests=request_log(settings.server.log_level, settings.server.log_format))
     config = server_config(gateway, settings.server, listener)
@@ -140,7 +141,7 @@ def serve(
     # Not uvicorn's tasks: one whose answer is out may not have ended yet.
     server = _Server(
         config,
-        announce,
+        lambda: announce(gateway.keeps),
         lambda: stopping(gateway.under_way, gateway.settings.server),
         reload if reloader is not None else None,
     )

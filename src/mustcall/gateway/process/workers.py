@@ -32,8 +32,9 @@ __all__ = ["check_workers", "serve_workers"]
 _log = log_of("mustcall.gateway")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-#: What a worker says once it answers; any other number is how many requests it had when it was told to stop.
-_READY = -1
+#: What a worker says once it answers, with an open ledger and without; any other number is how many requests it had
+#: when it was told to stop.
+_READY, _READY_WITHOUT_LEDGER = -1, -2
 #: Seconds a worker may take to end after its grace period.
 _LEEWAY = 5.0
 #: Seconds before a worker that never got to answer is replaced, doubled each time.
@@ -57,14 +58,15 @@ def check_workers(settings: Settings, count: int) -> None:
 def serve_workers(
     settings: Settings,
     listener: socket.socket,
-    announce: Callable[[], None],
+    announce: Callable[[bool], None],
     *,
     count: int,
     reloader: Reloader | None = None,
 ) -> None:
     """Serve with so many processes until told to stop (SIGINT, SIGTERM); announce once all of them answer.
 
-    SIGHUP makes all of them go on with what `reloader` reads, if it is given.
+    `announce` is told whether all of them have an open ledger. SIGHUP makes all of them go on with what `reloader`
+    reads, if it is given.
     """
     crew = _Crew(settings, listener, announce, count, reloader)
     with contextlib.suppress(KeyboardInterrupt):  # as after a gateway of one process
@@ -90,7 +92,7 @@ class _Crew:
         self,
         settings: Settings,
         listener: socket.socket,
-        announce: Callable[[], None],
+        announce: Callable[[bool], None],
         count: int,
         reloader: Reloader | None = None,
     ) -> None:
@@ -105,6 +107,8 @@ class _Crew:
         self._signals: list[int] = []
         self._passed = 0
         self._announced = False
+        #: Whether every worker that answers has an open ledger.
+        self._keeps = True
         #: Where the workers keep their counts together.
         self._counts = make_directory() if settings.server.metrics != "off" else None
         self._said = False
@@ -217,8 +221,9 @@ class _Crew:
         try:
             while not worker.line.closed and worker.line.poll():
                 said: int = worker.line.recv()
-                if said == _READY:
+                if said in (_READY, _READY_WITHOUT_LEDGER):
                     worker.ready, self._pause = True, _FIRST_PAUSE
+                    self._keeps = self._keeps and said == _READY
                     if self._passed:  # one that was starting when all were told to stop has not heard of it
                         _signal(worker, self._signals[-1])
                 else:
@@ -277,7 +282,7 @@ class _Crew:
         """Say once that all answer, and once that all are stopping, in the words of a gateway of one process."""
         if not self._announced and not self._signals and all(worker.ready for worker in self._workers):
             self._announced = True
-            self._announce()
+            self._announce(self._keeps)
         if self._signals and not self._said and all(worker.running is not None for worker in self._workers):
             self._said = True
             say_stopping(sum(worker.running or 0 for worker in self._workers), self._settings.server)
@@ -316,7 +321,7 @@ def _work(settings: Settings, listener: socket.socket, line: Connection, counts:
     serve(
         settings,
         listener,
-        lambda: _tell(line, _READY),
+        lambda keeps: _tell(line, _READY if keeps else _READY_WITHOUT_LEDGER),
         lambda running, _: _tell(line, running),
         Reloader(lambda: news[-1], quiet=True),
     )

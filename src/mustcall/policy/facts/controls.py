@@ -9,6 +9,7 @@ from typing import Annotated
 
 import msgspec
 
+from mustcall.policy.facts.checking import read_choices
 from mustcall.policy.facts.profile import Protocol
 
 __all__ = ["Controls", "Limits", "OnUnmet", "OtherTool", "Salvage", "ToolControls"]
@@ -118,15 +119,8 @@ class Controls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     tools: dict[str, ToolControls] = {}
 
     def __post_init__(self) -> None:
-        """Take the words of settings; raise `ValueError` for others. What code passes is checked nowhere else."""
-        for name, kind in _CHOICES.items():
-            value = getattr(self, name)
-            if isinstance(value, kind) or (value is None and kind is Protocol):
-                continue
-            if value not in list(kind):
-                choices = ", ".join(repr(str(one)) for one in kind)
-                raise ValueError(f"{name} is {value!r}; it can be {choices}")
-            msgspec.structs.force_setattr(self, name, kind(value))
+        """Take the words of settings; raise `ConfigError` for others."""
+        read_choices(self, _CHOICES, optional="protocol")
 
     def shown_of_result(self, tool: str, own: int | None) -> int:
         """Return how many characters of a tool's result the model sees."""

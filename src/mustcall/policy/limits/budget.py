@@ -13,6 +13,7 @@ import msgspec
 
 from mustcall.core.origin import JsonObject
 from mustcall.core.reply import Usage
+from mustcall.policy.facts.checking import read_choices
 
 __all__ = [
     "BudgetKind",
@@ -168,6 +169,10 @@ class TurnCap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     cost_usd: float = 0.0
     mode: CapMode = CapMode.WARN
+
+    def __post_init__(self) -> None:
+        """Take the word of a mode; raise `ConfigError` for others."""
+        read_choices(self, {"mode": CapMode})
 
 
 class CostCap(msgspec.Struct, frozen=True, kw_only=True):

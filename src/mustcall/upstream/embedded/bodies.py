@@ -19,10 +19,12 @@ __all__ = [
     "EngineRequest",
     "HttpFault",
     "Stamped",
+    "ending",
     "error_body",
     "fault_of",
     "read_request",
     "spelt_out",
+    "text_in",
 ]
 
 DONE = b"data: [DONE]\n\n"
@@ -241,6 +243,10 @@ class Assembly:
             self._logprobs += _object(choice.get("logprobs")).get("content") or []
             self._finish = choice.get("finish_reason") or self._finish
 
+    def cut(self) -> None:
+        """End the answer where it stands."""
+        self._finish = "length"
+
     def _add_call(self, call: JsonObject) -> None:
         kept = self._calls.setdefault(
             call.get("index", 0), {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
@@ -261,6 +267,16 @@ class Assembly:
             choice["logprobs"] = {"content": self._logprobs}
         head = _head(self._last, self._model, "chat.completion")
         return msgspec.json.encode(head | {"choices": [choice], "usage": self._usage})
+
+
+def text_in(chunk: JsonObject) -> str:
+    """Return the text that a piece of an answer adds."""
+    return "".join(_object(choice.get("delta")).get("content") or "" for choice in _choices(chunk))
+
+
+def ending(chunk: JsonObject) -> JsonObject:
+    """Return what ends an answer behind this piece: it was cut."""
+    return {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}
 
 
 def _choices(chunk: JsonObject) -> list[JsonObject]:

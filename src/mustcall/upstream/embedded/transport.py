@@ -17,9 +17,11 @@ from mustcall.upstream.embedded.bodies import (
     EngineRequest,
     HttpFault,
     Stamped,
+    ending,
     error_body,
     fault_of,
     read_request,
+    text_in,
 )
 from mustcall.upstream.embedded.engine import (
     Chunk,
@@ -31,6 +33,7 @@ from mustcall.upstream.embedded.engine import (
     ModelEngine,
 )
 from mustcall.upstream.embedded.gguf import takes_tools
+from mustcall.upstream.embedded.repetition import Repetition
 from mustcall.upstream.embedded.store import SCHEME, Located, locate
 from mustcall.upstream.seam import UpstreamCall, UpstreamReply
 
@@ -71,7 +74,10 @@ class _Stream:
     headers: Mapping[str, str] = _EVENTS
     arrived = False
 
-    def __init__(self, job: Job, first: bytes, writer: Stamped, *, idle: float, context: int) -> None:
+    def __init__(
+        self, job: Job, first: bytes, writer: Stamped, watch: Repetition | None, *, idle: float, context: int
+    ) -> None:
+        self._watch = watch
         self._job = job
         self._first = first
         self._writer = writer
@@ -99,6 +105,9 @@ class _Stream:
                     case Chunk(value=value):
                         if data := self._writer.event(value):
                             yield data
+                        if self._watch is not None and self._watch.feed(text_in(value)):
+                            yield self._writer.event(ending(value)) + DONE
+                            return
                     case EngineRefused():
                         yield b"data: " + error_body(fault_of(event, self._context)) + b"\n\n"
                         return
@@ -163,11 +172,12 @@ class EmbeddedTransport:
             return _error(fault, {"retry-after": "5"})
         except EngineClosed:
             raise UpstreamUnavailable("the embedded model is shut down") from None
+        watch = Repetition() if asked.tools else None
         try:
             if asked.stream:
                 writer = Stamped(located.name, usage=asked.usage)
-                return await _begin(job, writer, idle=call.timeouts.idle, context=engine.context)
-            return await _finish(job, located.name, engine.context)
+                return await _begin(job, writer, watch, idle=call.timeouts.idle, context=engine.context)
+            return await _finish(job, located.name, watch, engine.context)
         except BaseException:
             job.cancel()
             raise
@@ -197,13 +207,13 @@ def _split(url: str) -> tuple[str, str]:
     return rest, ""
 
 
-async def _begin(job: Job, writer: Stamped, *, idle: float, context: int) -> UpstreamReply:
+async def _begin(job: Job, writer: Stamped, watch: Repetition | None, *, idle: float, context: int) -> UpstreamReply:
     """Wait for the first words of a stream, so that a refusal is an answer with its own status."""
     while True:
         match await job.next():
             case Chunk(value=value):
                 if first := writer.event(value):
-                    return _Stream(job, first, writer, idle=idle, context=context)
+                    return _Stream(job, first, writer, watch, idle=idle, context=context)
             case EngineRefused() as refused:
                 job.cancel()
                 return _error(fault_of(refused, context))
@@ -214,12 +224,16 @@ async def _begin(job: Job, writer: Stamped, *, idle: float, context: int) -> Ups
                 raise UpstreamUnavailable("the embedded model ended its answer before it began")
 
 
-async def _finish(job: Job, model: str, context: int) -> UpstreamReply:
+async def _finish(job: Job, model: str, watch: Repetition | None, context: int) -> UpstreamReply:
     assembly = Assembly(model)
     while True:
         match await job.next():
             case Chunk(value=value):
                 assembly.add(value)
+                if watch is not None and watch.feed(text_in(value)):
+                    job.cancel()
+                    assembly.cut()
+                    return _Whole(assembly.body())
             case EngineRefused() as refused:
                 job.cancel()
                 return _error(fault_of(refused, context))

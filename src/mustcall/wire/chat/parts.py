@@ -84,6 +84,8 @@ def decode_content(value: Any) -> tuple[Part, ...]:
         return ()
     if isinstance(value, str):
         return (Text(text=value),)
+    if not isinstance(value, list):
+        raise ShapeError("a string or an array", value)
     return tuple(each(as_list(value), _decode_content_part))
 
 

@@ -23,6 +23,7 @@ from mustcall.wire.chat.parts import (
 from mustcall.wire.codec import Peek
 from mustcall.wire.opening import Fields
 from mustcall.wire.reading import (
+    WORDS_OF_CHOICE,
     ShapeError,
     as_list,
     as_object,
@@ -206,8 +207,12 @@ def _decode_tools(values: Any) -> Tools:
 _repeated = RepeatedReader("messages", _decode_message, _decode_tools, _decode_frame, _decode_messages)
 
 
+#: The types of this wire's own choices.
+_OWN_CHOICES = frozenset({"function", "custom", "allowed_tools"})
+
+
 def decode_choice(value: Any) -> ToolChoice | None:
-    """Read `tool_choice`; None also for forms this version has no word for."""
+    """Read `tool_choice`; None also for types that are not known. A known one that is misspelt would force nothing."""
     match value:
         case "none" | "auto" | "required":
             return ToolChoice(mode=ChoiceMode(value))
@@ -220,10 +225,13 @@ def decode_choice(value: Any) -> ToolChoice | None:
             "allowed_tools": {"mode": "auto" | "required" as mode, "tools": tools},
         }:
             return ToolChoice(mode=ChoiceMode(mode), allowed=tuple(each(as_list(tools), _allowed_name)))
-        case None | dict():
+        case None:
+            return None
+        case {"type": str() as kind} if kind not in _OWN_CHOICES and kind not in WORDS_OF_CHOICE:
             return None
         case _:
-            raise ShapeError('"none", "auto", "required" or an object naming a tool', value)
+            form = '{"type": "function", "function": {"name": …}}'
+            raise ShapeError(f'"none", "auto", "required" or {form}', value)
 
 
 def _allowed_name(value: Any) -> str:

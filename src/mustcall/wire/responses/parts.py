@@ -23,7 +23,7 @@ from mustcall.core.parts import (
     Unknown,
 )
 from mustcall.wire.dataurl import from_data_url, to_data_url
-from mustcall.wire.reading import as_list, as_object, at, each, opt_str, rest, str_field
+from mustcall.wire.reading import ShapeError, as_list, as_object, at, each, opt_str, rest, str_field
 
 __all__ = [
     "ENVELOPE",
@@ -80,6 +80,8 @@ def decode_content(value: Any) -> tuple[Content, ...]:
         return ()
     if isinstance(value, str):
         return (Text(text=value),)
+    if not isinstance(value, list):
+        raise ShapeError("a string or an array", value)
     return tuple(each(as_list(value), _decode_part))
 
 

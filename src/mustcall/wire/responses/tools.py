@@ -13,6 +13,7 @@ from mustcall.core.parts import CallKind
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
 from mustcall.wire.crossing.naming import flat_name
 from mustcall.wire.reading import (
+    WORDS_OF_CHOICE,
     ShapeError,
     as_list,
     as_object,
@@ -186,10 +187,10 @@ def decode_choice(value: Any) -> ToolChoice | None:
                     case _:
                         return None  # provider tools are among them
             return ToolChoice(mode=ChoiceMode(mode), allowed=tuple(names), origin=origin)
-        case dict():
+        case {"type": str() as kind} if kind != "allowed_tools" and kind not in WORDS_OF_CHOICE:
             return None
         case _:
-            raise ShapeError('"none", "auto", "required" or an object naming a tool', value)
+            raise ShapeError('"none", "auto", "required" or {"type": "function", "name": …}', value)
 
 
 def encode_choice(choice: ToolChoice, tools: Sequence[Tool | ProviderTool], foreign: bool) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mustcall.core.errors import ModelError
+from mustcall.core.errors import EmptyReply, ModelError
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
 from mustcall.core.request import Request
@@ -171,6 +171,11 @@ class AskingRun(RunState):
 
     def _ended(self, error: ModelError, asked: StepRequest) -> ModelError:
         """Return what a turn's failure is to the run; what the one final round called is kept (rules 83, 89)."""
+        if asked.capped and self._plan.answering is None and isinstance(error, EmptyReply):
+            said = (
+                f"{error.message}; in step {self._number}, the last one, no tools may be called (max_steps, step_cap)"
+            )
+            return EmptyReply(said, details=error.details)
         if not asked.capped or self._plan.answering is None:
             return error
         record, wording = self._steps[-1], self._plan.wording

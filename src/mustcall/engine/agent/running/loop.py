@@ -392,9 +392,11 @@ class AgentRun(AskingRun):
             await self._tell(CallStarted(call), emit)
 
         async def finished(executed: Executed) -> None:
+            self._begun = [call for call in self._begun if call is not executed.record.call]
             await self._finished(places[id(executed.record.call)], executed, emit)
 
         async def begin(call: ToolCall) -> None:
+            self._begun.append(call)
             if keeper is not None:
                 await keeper.begin(places[id(call)])
 

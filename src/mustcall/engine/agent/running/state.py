@@ -18,7 +18,7 @@ from mustcall.engine.agent.running.run_events import RunTelling
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.run_records.checkpoints import Checkpoint, Recovered, RunKeeper, RunStanding
 from mustcall.engine.run_records.results import RunResult, Stopped, force_satisfied
-from mustcall.engine.tooling.outcomes import ExecutedCall
+from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
 from mustcall.policy.facts.wording import fill
 from mustcall.policy.history.compaction import Compacted
 from mustcall.policy.limits.budget import Charge
@@ -26,6 +26,8 @@ from mustcall.policy.reply.repeated_calls import Loop
 from mustcall.policy.reply.unbacked_claims import UnbackedClaim
 
 __all__ = ["RunState"]
+
+_UNFIT = frozenset({CallStatus.SCHEMA_ERROR, CallStatus.PARSE_ERROR, CallStatus.UNKNOWN_TOOL})
 
 
 class RunState:
@@ -73,6 +75,8 @@ class RunState:
         self._saying: list[str] = []
         self._pending: tuple[ToolCall, ...] = ()
         self._results: dict[str, ToolResult] = {}
+        #: Those of them that were begun and have not ended.
+        self._begun: list[ToolCall] = []
         # Of a durable run: who keeps it, how much of the lists is in moments, the step it was interrupted in, and the
         # result of one that had ended.
         self.keeper: RunKeeper | None = None
@@ -100,12 +104,12 @@ class RunState:
             stopped=self._stopped or Stopped.CANCELLED,
             answer=self._output,
             structured=self._plan.answering is not None,
-            calls=tuple(self._calls),
+            calls=(*self._calls, *map(self._cut_off, self._begun)),
             steps=tuple(self._steps),
             usage=self._usage,
             usage_by_model=dict(self._usage_by),
             cost_cap=None if self._account is None else self._account.cost_cap,
-            force_satisfied=force_satisfied(self._steps),
+            force_satisfied=self._force_satisfied(),
             error=self._error.info() if self._error is not None else None,
             response_id=self._response_id,
             kept=self._kept,
@@ -187,6 +191,21 @@ class RunState:
     def _succeeded(self) -> frozenset[str]:
         """The tools that have succeeded in the steps before this one."""
         return frozenset(call.name for call in self._calls if call.ok and call.step < self._number)
+
+    def _force_satisfied(self) -> bool | None:
+        """Return whether what was demanded was called; calls that fit no tool are none.
+
+        A force is not met either where the first step was the last one, which may not call (rule 10).
+        """
+        met = force_satisfied(self._steps)
+        if met is None and self._plan.controls.force_tools and self._steps:
+            return False
+        return False if met and self._calls and all(call.status in _UNFIT for call in self._calls) else met
+
+    def _cut_off(self, call: ToolCall) -> ExecutedCall:
+        """Return the record of a call that the end of the run cut off: it may have taken effect."""
+        line = fill(self._plan.wording.tool_cancelled, tool=call.name)
+        return ExecutedCall(call=call, result=line, status=CallStatus.CANCELLED, tries=1, step=self._number)
 
     def _cancelled(self, call: ToolCall) -> ToolResult:
         line = fill(self._plan.wording.tool_cancelled, tool=call.name)

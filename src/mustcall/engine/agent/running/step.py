@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from mustcall.core.adaptation import AdaptationLog
-from mustcall.core.errors import MustcallError, UpstreamRejected
+from mustcall.core.errors import ErrorInfo, ModelError, MustcallError, UpstreamRejected
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Reasoning, Refusal, Text
 from mustcall.core.reply import Reply, Usage
@@ -41,6 +41,9 @@ from mustcall.wire.registry import codec_for
 __all__ = ["Say", "Step"]
 
 Say = Callable[[TextDelta | ReasoningDelta], Awaitable[None]]
+
+#: The errors of a model, by what a gateway calls them.
+_BY_CODE: dict[str, type[ModelError]] = {kind.code: kind for kind in ModelError.__subclasses__()}
 
 
 class Step:
@@ -136,7 +139,7 @@ class Step:
         try:
             self._reply = await (self._streamed(turn, say) if request.stream else self._whole(turn, say))
         except UpstreamRefused as refused:
-            raise UpstreamRejected(refused.told) from None
+            raise _error_of(refused.told) from None
         finally:
             if metered is not None:
                 await metered.finish()
@@ -186,6 +189,14 @@ class Step:
                             pass
                 heard = await anext(pieces, None)
         return assembler.reply()
+
+
+def _error_of(told: ErrorInfo) -> MustcallError:
+    """Return the error that an upstream answered with; behind a gateway of ours it is the model's, and of its class."""
+    kind = _BY_CODE.get(told.code)
+    if kind is None or not told.message.startswith(f"{kind.__name__}: "):
+        return UpstreamRejected(told)
+    return kind(told.message, details=told.details)
 
 
 def _encoded(body: JsonObject) -> bytes:

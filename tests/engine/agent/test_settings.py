@@ -1,0 +1,195 @@
+"""What an agent is given is checked when it is made: a wrong type or word is an error that names it."""
+
+import datetime
+import re
+from typing import Any
+
+import pytest
+
+from mustcall import (
+    Agent,
+    Budget,
+    BudgetSpent,
+    CallStatus,
+    Caps,
+    ConfigError,
+    Controls,
+    ForceUnmet,
+    FunctionTool,
+    InvalidRequest,
+    Limits,
+    Message,
+    Options,
+    Stopped,
+    Text,
+    TurnCap,
+    tool,
+)
+from mustcall.engine.agent.reading import is_small_model
+from mustcall.testing import Call, Say, ScriptedModel, Turn
+
+
+@tool
+def count(n: int) -> str:
+    """Count."""
+    return f"counted {n}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"tools": 3}, "tools must be a list: tools=[…], got 3"),
+        ({"tools": count}, "tools must be a list"),
+        ({"max_steps": "3"}, "max_steps must be a whole number, 1 or more, got '3'"),
+        ({"max_steps": True}, "max_steps must be 1 or more, got True"),
+        ({"concurrency": 0}, "concurrency must be 1 or more, got 0"),
+        ({"timeout": "x"}, "timeout must be above 0 seconds, got 'x'"),
+        ({"timeout": float("nan")}, "timeout must be above 0 seconds, got nan"),
+        ({"timeout": float("inf")}, "timeout must be above 0 seconds, got inf"),
+        ({"on_unmet": "bogus"}, "on_unmet must be one of answer, error, got 'bogus'"),
+        ({"controls": {"hold": True}}, "controls must be Controls"),
+        ({"controls": Controls(hops="2")}, "controls: Expected `int`, got `str` - at `$.hops`"),  # pyright: ignore[reportArgumentType]
+        ({"options": {"temperature": 0}}, "options must be Options"),
+        ({"options": Options(stop=3)}, "options: Expected `array`, got `int` - at `$.stop`"),  # pyright: ignore[reportArgumentType]
+        ({"options": Options(extra={"x": object()})}, "options: "),
+        ({"wording": 3}, "wording must be Wording, got 3"),
+        ({"compaction": 3}, "compaction must be Compaction, got 3"),
+        ({"instructions": 3}, "instructions must be str, got 3"),
+        ({"model": 3}, "model must be str, got 3"),
+        ({"budget": {"cost_usd": 1}}, "budget must be "),
+        ({"budget": Caps(calls="1")}, "budget: Expected `int`, got `str` - at `$.calls`"),  # pyright: ignore[reportArgumentType]
+        ({"hooks": [3]}, "hooks must be functions, got 3"),
+        ({"before_step": [3]}, "before_step must be functions, got 3"),
+        ({"approve": 3}, "approve must be functions, got 3"),
+        ({"rules": [3]}, "rules must be functions, got 3"),
+    ],
+)
+def test_a_wrong_type_is_an_error_at_once(settings: dict[str, Any], said: str) -> None:
+    """The setting, what it may be and what it is."""
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        Agent(ScriptedModel(), **settings)
+
+
+def test_words_of_a_budget() -> None:
+    """Rule 94: a cap holds also where its mode is written as a word; another word is an error."""
+    model = ScriptedModel(lambda seen: Call("count", {"n": len(seen.body["messages"])}))
+    agent = Agent(model, tools=[count], budget=Budget(caps=Caps(calls=2), mode="enforce"), max_steps=8)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(BudgetSpent):
+        agent.run_sync("go")
+    assert len(model.requests) == 2
+    for kind in (Budget, TurnCap):
+        with pytest.raises(ConfigError, match="mode is 'bogus'; it can be 'warn', 'enforce', 'off'"):
+            kind(mode="bogus")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="protocol is 'bogus'"):
+        Controls(protocol="bogus")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("prompt", [None, 3, [3], b"x", Text(text="x"), Message(role="user", parts="hi")])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+def test_a_prompt_that_is_none(prompt: Any) -> None:
+    """It is refused before the model is asked."""
+    model = ScriptedModel(["hello"])
+    with pytest.raises(InvalidRequest, match="prompt"):
+        Agent(model).run_sync(prompt)
+    assert not model.requests
+
+
+def test_a_force_without_a_step_that_may_call() -> None:
+    """Rule 10: the step cap comes before a force, and the result says that the force was not met."""
+    model = ScriptedModel(["just text"])
+    result = Agent(model, tools=[count], max_steps=1).run_sync("go", force="count")
+    assert (result.text, result.force_satisfied) == ("just text", False)
+    assert Agent(ScriptedModel(["text"]), tools=[count], max_steps=1).run_sync("go").force_satisfied is None
+
+
+def test_calls_that_fit_no_tool_satisfy_nothing() -> None:
+    """Rule 9: a demanded call whose arguments the tool cannot take is not the call that was demanded."""
+
+    @tool
+    def book(day: datetime.date) -> str:
+        """Book a day."""
+        return f"{day:%A}"
+
+    model = ScriptedModel([Call("book", {"day": "tomorrow"})], default="It is Monday.")
+    result = Agent(model, tools=[book]).run_sync("Book tomorrow.", force="book")
+    assert [call.status for call in result.calls] == [CallStatus.SCHEMA_ERROR]
+    assert result.force_satisfied is False
+
+
+def test_whole_numbers_are_integers() -> None:
+    """Rule 90: JSON Schema calls 1.0 an integer, and so does a tool that takes one; 1.5 is none."""
+    model = ScriptedModel([Call("count", {"n": 2.0})], default="done")
+    result = Agent(model, tools=[count]).run_sync("go")
+    assert [call.result for call in result.calls] == ["counted 2"]
+    answer = Agent(ScriptedModel(['{"value": [1.0, 2]}']), output=list[int]).run_sync("go").answer
+    assert answer is not None
+    assert answer == [1, 2]
+    assert all(type(one) is int for one in answer)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"amount": {"type": "integr"}}},
+        {"type": "object", "properties": {"amount": {"$ref": "#/$defs/none"}}},
+        {"type": "object", "required": "amount"},
+        {"type": "object", "properties": {"to": {"type": "string", "pattern": "("}}},
+    ],
+)
+def test_a_schema_with_a_fault_is_an_error(schema: dict[str, Any]) -> None:
+    """Rule 90: arguments could not be checked, and the tool would run with any."""
+    pay = FunctionTool("pay", "Pay.", schema, lambda _: "paid")
+    with pytest.raises(ConfigError, match="tool 'pay': arguments cannot be checked by its schema, which has a fault"):
+        Agent(ScriptedModel(), tools=[pay])
+
+
+@pytest.mark.parametrize("said", ["no", "yes", 1, [], None])
+def test_only_true_approves(said: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Rule 90: what an approval returns by mistake does not run a tool."""
+    asked: list[str] = []
+
+    def approve(_: object) -> Any:
+        asked.append("asked")
+        return said
+
+    model = ScriptedModel([Call("count", {"n": 1})], default="done")
+    result = Agent(model, tools=[count], approve=approve).run_sync("go")
+    assert asked == ["asked"]
+    assert [call.status for call in result.calls] == [CallStatus.REFUSED]
+    assert "not True or False" in caplog.text
+
+
+def test_calls_in_the_last_step_are_named() -> None:
+    """Rule 109: a model that does nothing but call ends in an error that says in which step."""
+    model = ScriptedModel([Call("count", {"n": 1}), Turn(Say("")), Turn(Say("")), Turn(Say(""))])
+    controls = Controls(limits=Limits(empty=0))
+    result = Agent(model, tools=[count], max_steps=2, controls=controls).run_sync("go", check=False)
+    assert len(model.requests) == 2
+    assert result.stopped is Stopped.FAILED
+    assert result.error is not None
+    assert "in step 2, the last one, no tools may be called (max_steps, step_cap)" in result.error.message
+
+
+def test_errors_of_a_gateway_are_the_models() -> None:
+    """Behind a gateway of ours an agent raises what it would raise without it."""
+    from mustcall.testing import Fail  # noqa: PLC0415
+
+    told = {"message": "ForceUnmet: no rung worked; 3 attempts made", "code": "force_unmet", "type": "x"}
+    with pytest.raises(ForceUnmet, match="no rung worked"):
+        Agent(ScriptedModel([Fail(422, told["message"], code="force_unmet")])).run_sync("go")
+
+
+@pytest.mark.parametrize(
+    ("address", "model", "small"),
+    [
+        ("embedded:qwen2.5-coder-0.5b", None, True),
+        ("embedded:some-14b", None, False),
+        ("chat=http://127.0.0.1:9/v1", "qwen3-1.7b", True),
+        ("chat=http://127.0.0.1:9/v1", "local", False),
+    ],
+)
+def test_what_is_known_of_a_models_size(address: str, model: str | None, small: bool) -> None:
+    """The name says it, or the weights of a model in this process."""
+    from mustcall import Upstream  # noqa: PLC0415
+
+    upstream = Upstream(address, model=model or "local")
+    assert is_small_model(upstream, upstream.model) is small

@@ -1,0 +1,137 @@
+"""A model that writes one piece again and again is stopped; what only looks like it is not."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mustcall.upstream.embedded.engine import Chunk
+from mustcall.upstream.embedded.repetition import Repetition
+from mustcall.upstream.embedded.transport import EmbeddedTransport
+from mustcall.upstream.seam import UpstreamCall
+from support.tiny import tiny_model
+
+CALL = '{"name": "get_weather", "arguments": {"city": "Oslo"}}\n'
+TOOLS: list[dict[str, Any]] = [
+    {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+]
+
+
+def stopped_after(text: str, step: int = 3) -> int | None:
+    """Return how many characters were taken before the stop, None if there was none."""
+    watch = Repetition()
+    for end in range(step, len(text) + step, step):
+        if watch.feed(text[end - step : end]):
+            return end
+    return None
+
+
+@pytest.mark.parametrize(("piece", "most"), [(CALL, 600), ("0", 400), ("ab\n", 400), ("x" * 99 + "\n", 1000)])
+def test_endless_pieces_are_stopped(piece: str, most: int) -> None:
+    """Soon after eight of them, whatever came before."""
+    text = "Sure. " + piece * 1000
+    end = stopped_after(text)
+    assert end is not None
+    assert end <= most
+    assert text[:end].count(piece) >= 8
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CALL * 6,
+        json.dumps([[0] * 8] * 8),
+        "".join(f"| {number} | row {number} |\n" for number in range(400)),
+        "".join(f'{{"name": "f", "arguments": {{"n": {number}}}}}\n' for number in range(200)),
+        "-" * 200,
+        "word " * 50,
+    ],
+)
+def test_content_is_not_stopped(text: str) -> None:
+    """A few calls, a matrix, a table, calls that differ, a line."""
+    assert stopped_after(text) is None
+
+
+@given(st.text("ab{}\n", max_size=600), st.integers(1, 80))
+def test_what_is_stopped_repeats(text: str, step: int) -> None:
+    """A stopped text ends in one piece of at most 256 characters, eight times and over 256 characters."""
+    end = stopped_after(text, step)
+    if end is None:
+        return
+    taken = text[:end]
+    assert any(taken.endswith(taken[-size:] * max(8, -(-256 // size) - 1)) for size in range(1, 257))
+
+
+class Endless:
+    """A job that writes one line for ever."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self._pieces: Iterator[str] = iter(lambda: CALL, None)
+        self.made = 0
+
+    async def next(self) -> Chunk:
+        """Write one more."""
+        await asyncio.sleep(0)
+        self.made += 1
+        assert self.made < 200, "nobody stops it"
+        delta = {"content": next(self._pieces)}
+        return Chunk({"id": "c", "created": 1, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+
+    def cancel(self) -> None:
+        """Stop."""
+        self.cancelled = True
+
+
+async def answered(transport: EmbeddedTransport, file: Path, body: dict[str, Any]) -> str:
+    """Ask and read the whole answer."""
+    call = UpstreamCall(url=f"embedded:{file}/chat/completions", headers={}, body=json.dumps(body).encode())
+    reply = await transport.send(call)
+    return (await reply.read()).decode()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_transport_cuts_it_off(
+    stream: bool, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer ends as one that was cut, the model is free, and a request without tools goes on."""
+    transport, job = EmbeddedTransport(), Endless()
+    file = tiny_model(tmp_path_factory.mktemp("models"))
+
+    class Engine:
+        context = 4096
+        under_way = 0
+
+        def submit(self, _: bytes) -> Any:
+            return job
+
+    def engine(_: object) -> Engine:
+        return Engine()
+
+    def takes(_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(transport, "_engine", engine)
+    monkeypatch.setattr("mustcall.upstream.embedded.transport.takes_tools", takes)
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "tools": TOOLS, "stream": stream}
+    answer = await answered(transport, file, body)
+    assert job.cancelled
+    assert job.made <= 12
+    if stream:
+        events = [line.removeprefix("data: ") for line in answer.split("\n\n") if line]
+        assert events[-1] == "[DONE]"
+        choices = [json.loads(event)["choices"][0] for event in events[:-1]]
+        assert [choice["finish_reason"] for choice in choices] == [*[None] * (len(choices) - 1), "length"]
+        assert "".join(choice["delta"].get("content", "") for choice in choices) == CALL * job.made
+    else:
+        (choice,) = json.loads(answer)["choices"]
+        assert (choice["finish_reason"], choice["message"]["content"]) == ("length", CALL * job.made)
+    job = Endless()
+    del body["tools"]
+    with pytest.raises(AssertionError, match="nobody stops it"):
+        await answered(transport, file, body)
