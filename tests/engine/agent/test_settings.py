@@ -1,6 +1,6 @@
 """What an agent is given is checked when it is made: a wrong type or word is an error that names it."""
 
-import datetime
+import datetime as dt
 import re
 from typing import Any
 
@@ -105,7 +105,7 @@ def test_calls_that_fit_no_tool_satisfy_nothing() -> None:
     """Rule 9: a demanded call whose arguments the tool cannot take is not the call that was demanded."""
 
     @tool
-    def book(day: datetime.date) -> str:
+    def book(day: dt.date) -> str:
         """Book a day."""
         return f"{day:%A}"
 

@@ -164,3 +164,12 @@ def test_a_pattern_means_what_it_meant(pattern: str, text: str) -> None:
     except re.error:
         return
     assert bool(meant.search(text)) == bool(re.search(written, text))
+
+
+@pytest.mark.parametrize("field", [{"functions": [{"name": "f"}]}, {"function_call": {"name": "f"}}])
+def test_the_form_before_tools_is_refused(field: dict[str, Any]) -> None:
+    """It was ignored: a forced function came back as prose."""
+    fault = read_request(json.dumps({"messages": [{"role": "user", "content": "hi"}], **field}).encode())
+    assert isinstance(fault, HttpFault)
+    assert (fault.status, fault.code, fault.param) == (400, "unsupported_feature", "functions")
+    assert "tools and tool_choice" in fault.message

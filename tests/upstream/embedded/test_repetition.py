@@ -80,8 +80,9 @@ class Endless:
         await asyncio.sleep(0)
         self.made += 1
         assert self.made < 200, "nobody stops it"
-        delta = {"content": next(self._pieces)}
-        return Chunk({"id": "c", "created": 1, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+        progress = {"prompt_progress": {"total": 31}} if self.made == 1 else {}
+        choice = {"index": 0, "delta": {"content": next(self._pieces)}, "finish_reason": None}
+        return Chunk({"id": "c", "created": 1, "choices": [choice], **progress})
 
     def cancel(self) -> None:
         """Stop."""
@@ -119,18 +120,23 @@ async def test_the_transport_cuts_it_off(
     monkeypatch.setattr(transport, "_engine", engine)
     monkeypatch.setattr("mustcall.upstream.embedded.transport.takes_tools", takes)
     body: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "tools": TOOLS, "stream": stream}
+    body["stream_options"] = {"include_usage": True}
     answer = await answered(transport, file, body)
     assert job.cancelled
     assert job.made <= 12
     if stream:
         events = [line.removeprefix("data: ") for line in answer.split("\n\n") if line]
         assert events[-1] == "[DONE]"
-        choices = [json.loads(event)["choices"][0] for event in events[:-1]]
+        *pieces, counts = [json.loads(event) for event in events[:-1]]
+        choices = [piece["choices"][0] for piece in pieces]
+        usage = counts["usage"]
         assert [choice["finish_reason"] for choice in choices] == [*[None] * (len(choices) - 1), "length"]
         assert "".join(choice["delta"].get("content", "") for choice in choices) == CALL * job.made
     else:
-        (choice,) = json.loads(answer)["choices"]
+        whole = json.loads(answer)
+        (choice,), usage = whole["choices"], whole["usage"]
         assert (choice["finish_reason"], choice["message"]["content"]) == ("length", CALL * job.made)
+    assert usage == {"prompt_tokens": 31, "completion_tokens": job.made, "total_tokens": 31 + job.made}
     job = Endless()
     del body["tools"]
     with pytest.raises(AssertionError, match="nobody stops it"):

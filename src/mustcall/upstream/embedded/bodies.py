@@ -11,20 +11,20 @@ import msgspec
 
 from mustcall.core.origin import JsonObject
 from mustcall.upstream.embedded.engine import EngineRefused
+from mustcall.upstream.embedded.repetition import Repetition
 from mustcall.wire.overflow import OVERFLOW_CODE, is_overflow
 
 __all__ = [
     "DONE",
     "Assembly",
+    "EndlessAnswer",
     "EngineRequest",
     "HttpFault",
     "Stamped",
-    "ending",
     "error_body",
     "fault_of",
     "read_request",
     "spelt_out",
-    "text_in",
 ]
 
 DONE = b"data: [DONE]\n\n"
@@ -104,6 +104,9 @@ def read_request(body: bytes) -> EngineRequest | HttpFault:
     if not isinstance(given.get("messages"), list) or not given["messages"]:
         message = "messages must be a list of one message or more"
         return HttpFault(status=400, message=message, code="invalid_request", param="messages")
+    if given.get("functions") or given.get("function_call"):
+        message = "functions and function_call are not supported; use tools and tool_choice"
+        return HttpFault(status=400, message=message, code="unsupported_feature", param="functions")
     taken = {name: value for name, value in given.items() if name in _TAKEN and value is not None}
     limit = given.get("max_completion_tokens") or taken.get("max_tokens") or _DEFAULT_MAX_TOKENS
     options = given.get("stream_options")
@@ -243,10 +246,6 @@ class Assembly:
             self._logprobs += _object(choice.get("logprobs")).get("content") or []
             self._finish = choice.get("finish_reason") or self._finish
 
-    def cut(self) -> None:
-        """End the answer where it stands."""
-        self._finish = "length"
-
     def _add_call(self, call: JsonObject) -> None:
         kept = self._calls.setdefault(
             call.get("index", 0), {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
@@ -269,14 +268,31 @@ class Assembly:
         return msgspec.json.encode(head | {"choices": [choice], "usage": self._usage})
 
 
-def text_in(chunk: JsonObject) -> str:
-    """Return the text that a piece of an answer adds."""
-    return "".join(_object(choice.get("delta")).get("content") or "" for choice in _choices(chunk))
+class EndlessAnswer:
+    """Watches an answer for one piece again and again, and ends it as one that was cut.
 
+    The engine counts tokens at the end of an answer. Before that, those of the prompt are in its progress, and each
+    piece is one.
+    """
 
-def ending(chunk: JsonObject) -> JsonObject:
-    """Return what ends an answer behind this piece: it was cut."""
-    return {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}
+    def __init__(self) -> None:
+        self._repetition = Repetition()
+        self._prompt = 0
+        self._pieces = 0
+
+    def takes(self, chunk: JsonObject) -> bool:
+        """Take a piece; return whether the answer has to be ended behind it."""
+        self._prompt = _object(chunk.get("prompt_progress")).get("total") or self._prompt
+        text = "".join(_object(choice.get("delta")).get("content") or "" for choice in _choices(chunk))
+        self._pieces += bool(text)
+        return self._repetition.feed(text)
+
+    def ending(self, chunk: JsonObject) -> tuple[JsonObject, JsonObject]:
+        """Return the two pieces that end an answer behind this one: the finish, and the tokens."""
+        counts = {"prompt_tokens": self._prompt, "completion_tokens": self._pieces}
+        usage = {**counts, "total_tokens": sum(counts.values())}
+        finish: JsonObject = {"index": 0, "delta": {}, "finish_reason": "length"}
+        return {**chunk, "choices": [finish]}, {**chunk, "choices": [], "usage": usage}
 
 
 def _choices(chunk: JsonObject) -> list[JsonObject]:

@@ -14,14 +14,13 @@ from mustcall.core.errors import ConfigError, UpstreamTimeout, UpstreamUnavailab
 from mustcall.upstream.embedded.bodies import (
     DONE,
     Assembly,
+    EndlessAnswer,
     EngineRequest,
     HttpFault,
     Stamped,
-    ending,
     error_body,
     fault_of,
     read_request,
-    text_in,
 )
 from mustcall.upstream.embedded.engine import (
     Chunk,
@@ -33,7 +32,6 @@ from mustcall.upstream.embedded.engine import (
     ModelEngine,
 )
 from mustcall.upstream.embedded.gguf import takes_tools
-from mustcall.upstream.embedded.repetition import Repetition
 from mustcall.upstream.embedded.store import SCHEME, Located, locate
 from mustcall.upstream.seam import UpstreamCall, UpstreamReply
 
@@ -75,7 +73,7 @@ class _Stream:
     arrived = False
 
     def __init__(
-        self, job: Job, first: bytes, writer: Stamped, watch: Repetition | None, *, idle: float, context: int
+        self, job: Job, first: bytes, writer: Stamped, watch: EndlessAnswer | None, *, idle: float, context: int
     ) -> None:
         self._watch = watch
         self._job = job
@@ -105,8 +103,8 @@ class _Stream:
                     case Chunk(value=value):
                         if data := self._writer.event(value):
                             yield data
-                        if self._watch is not None and self._watch.feed(text_in(value)):
-                            yield self._writer.event(ending(value)) + DONE
+                        if self._watch is not None and self._watch.takes(value):
+                            yield b"".join(map(self._writer.event, self._watch.ending(value))) + DONE
                             return
                     case EngineRefused():
                         yield b"data: " + error_body(fault_of(event, self._context)) + b"\n\n"
@@ -172,7 +170,7 @@ class EmbeddedTransport:
             return _error(fault, {"retry-after": "5"})
         except EngineClosed:
             raise UpstreamUnavailable("the embedded model is shut down") from None
-        watch = Repetition() if asked.tools else None
+        watch = EndlessAnswer() if asked.tools else None
         try:
             if asked.stream:
                 writer = Stamped(located.name, usage=asked.usage)
@@ -207,11 +205,13 @@ def _split(url: str) -> tuple[str, str]:
     return rest, ""
 
 
-async def _begin(job: Job, writer: Stamped, watch: Repetition | None, *, idle: float, context: int) -> UpstreamReply:
+async def _begin(job: Job, writer: Stamped, watch: EndlessAnswer | None, *, idle: float, context: int) -> UpstreamReply:
     """Wait for the first words of a stream, so that a refusal is an answer with its own status."""
     while True:
         match await job.next():
             case Chunk(value=value):
+                if watch is not None:
+                    watch.takes(value)
                 if first := writer.event(value):
                     return _Stream(job, first, writer, watch, idle=idle, context=context)
             case EngineRefused() as refused:
@@ -224,15 +224,16 @@ async def _begin(job: Job, writer: Stamped, watch: Repetition | None, *, idle: f
                 raise UpstreamUnavailable("the embedded model ended its answer before it began")
 
 
-async def _finish(job: Job, model: str, watch: Repetition | None, context: int) -> UpstreamReply:
+async def _finish(job: Job, model: str, watch: EndlessAnswer | None, context: int) -> UpstreamReply:
     assembly = Assembly(model)
     while True:
         match await job.next():
             case Chunk(value=value):
                 assembly.add(value)
-                if watch is not None and watch.feed(text_in(value)):
+                if watch is not None and watch.takes(value):
                     job.cancel()
-                    assembly.cut()
+                    for piece in watch.ending(value):
+                        assembly.add(piece)
                     return _Whole(assembly.body())
             case EngineRefused() as refused:
                 job.cancel()
