@@ -149,8 +149,10 @@ class PseudoTerminal:
         return self.screen()
 
     def wait_for_end(self) -> int:
-        """Wait until the program has ended; return its exit code."""
-        return self._process.wait(PATIENCE)
+        """Wait until the program has ended and what it wrote last is on the screen; return its exit code."""
+        code = self._process.wait(PATIENCE)
+        self._reader.join(PATIENCE)  # it ends with the last process that has the terminal open
+        return code
 
 
 class Tmux:
