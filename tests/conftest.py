@@ -81,7 +81,21 @@ def pytest_configure(config: pytest.Config) -> None:
     """Fork workers, if they are asked for and can be had."""
     workers = _workers(config)
     if workers > 1 and can_fork() and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Forking(workers), "forking")
+        config.pluginmanager.register(Forking(workers, _prepare), "forking")
+
+
+def _prepare() -> None:
+    """Do once what each worker would do again: import the command line, compile what dialects look for."""
+    warm = sys.modules.get("support.warm")
+    if warm is not None:
+        warm.warm_process()
+    grammars = sys.modules.get("mustcall.dialects.scanning.grammar")
+    if "dialects.scanning" in sys.modules and grammars is not None:
+        from mustcall.dialects.catalogue import known, select  # noqa: PLC0415  only for tests of dialects
+
+        for names in ("auto", *((dialect.name,) for dialect in known())):
+            grammars.compile_grammar(select(names, loose=False), ())
+        gc.freeze()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

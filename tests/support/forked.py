@@ -4,20 +4,24 @@ import json
 import os
 import pickle
 import signal
+import sys
 import traceback
 import warnings
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
+from mmap import mmap
 from typing import Any
 
 import pytest
 
 from support import misses
 
-__all__ = ["PHASES", "WorkerEnd", "send", "work"]
+__all__ = ["PHASES", "WorkerEnd", "new_place", "read_place", "send", "work"]
 
 PHASES = ("setup", "call", "teardown")
+#: The bytes of a worker's place, and what is there before the first test.
+_PLACE, _NOWHERE = 8, -1
 #: What every report has; one that has more says something that only the whole report tells.
 _USUAL = frozenset(vars(pytest.TestReport("", ("", None, ""), {}, "passed", None, "call")))
 
@@ -39,12 +43,30 @@ def send(pipe: Any, content: object) -> None:
         pipe.send(content)
 
 
+def new_place() -> mmap:
+    """Return memory in which a worker says which test it has begun last: whatever ends it, that is known."""
+    place = mmap(-1, _PLACE)
+    _begin(place, _NOWHERE)
+    return place
+
+
+def read_place(place: mmap) -> int | None:
+    """Return the test that was begun last, None before the first one."""
+    at = int.from_bytes(place[:_PLACE], sys.byteorder, signed=True)
+    return None if at == _NOWHERE else at
+
+
+def _begin(place: mmap, at: int) -> None:
+    place[:_PLACE] = at.to_bytes(_PLACE, sys.byteorder, signed=True)
+
+
 class _Telling:
     """The plugin that tells the process that forked this one what became of each test."""
 
-    def __init__(self, config: pytest.Config, pipe: Any) -> None:
+    def __init__(self, config: pytest.Config, pipe: Any, place: mmap) -> None:
         self._config = config
         self._pipe = pipe
+        self._place = place
         self._kept: list[pytest.TestReport] = []
         self.listening = False
         """Whether warnings are new: a plugin is told all earlier ones when it is registered."""
@@ -53,7 +75,7 @@ class _Telling:
         """Keep what passed until the last phase: most tests can be told in a few words."""
         self._kept.append(report)
         if report.when == "teardown" and self._plain():
-            self._pipe.send(("passed", [(kept.start, kept.stop) for kept in self._kept]))
+            self._pipe.send(("passed", (read_place(self._place), [(kept.start, kept.stop) for kept in self._kept])))
             self._kept.clear()
         elif report.when == "teardown" or not report.passed:
             self._tell_all()
@@ -70,7 +92,7 @@ class _Telling:
             data = self._config.hook.pytest_report_to_serializable(config=self._config, report=kept)
             if not _can_be_told(data):
                 data = json.loads(json.dumps(data, default=str))
-            self._pipe.send(("report", data))
+            self._pipe.send(("report", (read_place(self._place), data)))
         self._kept.clear()
 
     def pytest_warning_recorded(
@@ -99,18 +121,18 @@ def _can_be_told(content: object) -> bool:
     return True
 
 
-def work(session: pytest.Session, number: int, pipe: Any) -> None:
+def work(session: pytest.Session, number: int, pipe: Any, place: mmap) -> None:
     """Run what the other process hands out, in a process that ends here."""
     try:
         os.setpgid(0, 0)  # Ctrl-C in a terminal tells the first process only, and that one tells each worker once
         config = session.config
         _separate(config, number)
-        telling = _Telling(config, pipe)
+        telling = _Telling(config, pipe, place)
         config.pluginmanager.register(telling, "telling")
         telling.listening = True
         end = WorkerEnd(vars(config)["workeroutput"])
         try:
-            _run(session, pipe)
+            _run(session, pipe, place)
             end.stopped = str(session.shouldstop or "")
         except pytest.exit.Exception as error:
             end.stopped, end.exit_code = str(error), error.returncode
@@ -162,7 +184,7 @@ def _separate(config: pytest.Config, number: int) -> None:
     folders._basetemp = own  # where tests get their folders
 
 
-def _run(session: pytest.Session, pipe: Any) -> None:
+def _run(session: pytest.Session, pipe: Any, place: mmap) -> None:
     """Run tests as they are handed out. The next one is known before a test ends: fixtures that both use stay."""
     queue: deque[int] = deque()
     more = True
@@ -181,7 +203,7 @@ def _run(session: pytest.Session, pipe: Any) -> None:
         if more and not queue:
             pipe.send(("more", None))
             ask()
-        pipe.send(("began", at))
+        _begin(place, at)
         item, following = session.items[at], session.items[queue[0]] if queue else None
         session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.shouldfail or session.shouldstop or pipe.poll():  # told unasked: everybody is to stop

@@ -11,13 +11,15 @@ With `--pdb`, `--trace`, `--setup-show` and `-s`, which need the terminal, every
 """
 
 import os
+import selectors
 import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from mmap import mmap
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -27,7 +29,7 @@ from typing import Any, Literal
 import pytest
 
 from support import misses
-from support.forked import PHASES, WorkerEnd, send, work
+from support.forked import PHASES, WorkerEnd, new_place, read_place, send, work
 
 __all__ = ["Forking", "can_fork", "processors", "usual_workers"]
 
@@ -77,19 +79,33 @@ class _Worker:
     """A file that can be read once the process has ended, whoever else has its pipe."""
     pipe: Any
     """A `Connection`; it has another class on Windows."""
-    at: int | None = None
-    """The test that it runs, or ran last."""
-    reported: bool = False
-    """Whether that test has been reported to its end."""
+    place: mmap
+    """Memory of both processes: where the worker is."""
+    reported: int | None = None
+    """The test that was reported to its end last."""
     queue: deque[int] = field(default_factory=deque[int])
-    """The tests that it was handed and has not begun."""
+    """The tests that it was handed and that are not reported to their end."""
+
+    @property
+    def at(self) -> int | None:
+        """The test that it runs, or ran last."""
+        return read_place(self.place)
+
+    def end(self, at: int) -> None:
+        """Note that a test was reported to its end."""
+        self.reported = at
+        if self.queue:  # not where everybody was told to stop
+            self.queue.popleft()
 
 
 class Forking:
     """The plugin that runs the collected tests in forked workers."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, prepare: Callable[[], None] = lambda: None) -> None:
+        """Run the tests in so many processes; `prepare` does once, before they are forked, what each would do."""
         self._wanted = workers
+        self._prepare = prepare
+        self._selector = selectors.DefaultSelector()
         self._running: dict[int, _Worker] = {}
         self._numbers = 0
         self._left: deque[range] = deque()
@@ -108,6 +124,7 @@ class Forking:
         reporter.showfspath = False  # tests of several modules run at a time
         vars(session.config)["_tmp_path_factory"].getbasetemp()  # one for all, so that workers have theirs in it
         self._left.extend(self._shares(session))
+        self._prepare()
         try:
             for _ in range(min(self._wanted, len(self._left))):
                 self._fork(session)
@@ -133,19 +150,23 @@ class Forking:
     def _fork(self, session: pytest.Session) -> None:
         """Start a worker and hand it its first tests."""
         here, there = Pipe()
+        place = new_place()
         sys.stdout.flush()
         sys.stderr.flush()
         number, self._numbers = self._numbers, self._numbers + 1
         pid = os.fork()
         if pid == 0:
             here.close()
+            self._selector.close()
             for other in self._running.values():
                 other.pipe.close()
                 os.close(other.alive)
-            work(session, number, there)  # does not return
+            work(session, number, there, place)  # does not return
         there.close()
-        self._running[pid] = _Worker(pid, os.pidfd_open(pid), here)
-        self._hand_out(self._running[pid])
+        worker = self._running[pid] = _Worker(pid, os.pidfd_open(pid), here, place)
+        for end in (worker.pipe, worker.alive):
+            self._selector.register(end, selectors.EVENT_READ)
+        self._hand_out(worker)
 
     def _hand_out(self, worker: _Worker) -> None:
         """Give a worker more to run, or tell it that nothing is left."""
@@ -157,7 +178,7 @@ class Forking:
         """Report what workers tell until all have ended."""
         stopped = False
         while self._running:
-            ready = set(wait([place for one in self._running.values() for place in (one.pipe, one.alive)]))
+            ready = {key.fileobj for key, _ in self._selector.select()}
             for worker in list(self._running.values()):
                 if worker.pipe in ready:
                     self._receive(session, worker)
@@ -181,16 +202,15 @@ class Forking:
         match kind:
             case "more":
                 self._hand_out(worker)
-            case "began":
-                worker.at, worker.reported = content, False
-                if worker.queue:  # not where everybody was told to stop
-                    worker.queue.popleft()
             case "passed":
-                worker.reported = True
-                _report_passed(session, worker.at, content)
+                at, durations = content
+                worker.end(at)
+                _report_passed(session, at, durations)
             case "report":
-                report = hook.pytest_report_from_serializable(config=session.config, data=content)
-                worker.reported = report.when == "teardown"
+                at, data = content
+                report = hook.pytest_report_from_serializable(config=session.config, data=data)
+                if report.when == "teardown":
+                    worker.end(at)
                 hook.pytest_runtest_logreport(report=report)
             case "warning":
                 hook.pytest_warning_recorded.call_historic(kwargs=content)
@@ -212,12 +232,13 @@ class Forking:
         code = self._remove(worker)
         names = {one.value: one.name for one in signal.Signals}
         how = f"signal {names.get(-code, -code)}" if code < 0 else f"exit code {code}"
-        if worker.at is None:
+        last = worker.at
+        if last is None:
             raise RuntimeError(f"a worker ended with {how} before its first test")
         self._report_error(
-            session, worker, f"the worker ended with {how} {'after' if worker.reported else 'in'} this test"
+            session, worker, f"the worker ended with {how} {'after' if worker.reported == last else 'in'} this test"
         )
-        self._left.extendleft(range(at, at + 1) for at in reversed(worker.queue))
+        self._left.extendleft(range(at, at + 1) for at in reversed(worker.queue) if at != last)
         if self._left and not (session.shouldfail or session.shouldstop):
             self._fork(session)
 
@@ -225,13 +246,15 @@ class Forking:
     def _report_error(session: pytest.Session, worker: _Worker, words: str) -> None:
         """Report a failure of a worker as its test's; as an error where the test itself had ended."""
         item = session.items[worker.at or 0]
-        when: Literal["call", "teardown"] = "teardown" if worker.reported else "call"
+        when: Literal["call", "teardown"] = "teardown" if worker.reported == worker.at else "call"
         report = pytest.TestReport(item.nodeid, item.location, {}, "failed", words, when)
         session.config.hook.pytest_runtest_logreport(report=report)
 
     def _remove(self, worker: _Worker) -> int:
         """Wait for the end of a worker's process, which comes at once; return its exit code."""
         del self._running[worker.pid]
+        for end in (worker.pipe, worker.alive):
+            self._selector.unregister(end)
         worker.pipe.close()
         os.close(worker.alive)
         _, status = os.waitpid(worker.pid, 0)
@@ -267,9 +290,8 @@ def _drained(worker: _Worker) -> bool:
     return False
 
 
-def _report_passed(session: pytest.Session, at: int | None, durations: list[tuple[float, float]]) -> None:
+def _report_passed(session: pytest.Session, at: int, durations: list[tuple[float, float]]) -> None:
     """Report a test that passed in all three phases and said nothing."""
-    assert at is not None
     item = session.items[at]
     keywords: dict[str, Literal[1]] = dict.fromkeys(item.keywords, 1)
     for phase, (start, stop) in zip(PHASES, durations, strict=True):

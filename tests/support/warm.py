@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-__all__ = ["PATIENCE", "SPENT", "Forked", "Process", "cold_start", "run", "shell", "start"]
+__all__ = ["PATIENCE", "SPENT", "Forked", "Process", "cold_start", "run", "shell", "start", "warm_process"]
 
 #: No test depends on speed; this only ends one that hangs.
 PATIENCE = 180.0
@@ -69,7 +69,7 @@ class Forked:
                 else:
                     given.append(place if asked is None else asked if isinstance(asked, int) else asked.fileno())
             self._told, tells = os.pipe()
-            socket.send_fds(_warm_process(), [json.dumps(order).encode()], [*given, tells])
+            socket.send_fds(warm_process(), [json.dumps(order).encode()], [*given, tells])
         for file in (*theirs, tells):
             os.close(file)
         self._heard = b""
@@ -250,7 +250,7 @@ def shell(
     with tempfile.TemporaryDirectory() as programs:
         program, passed = f'exec {sys.executable} -m mustcall "$@"', ()
         if _forks(env):
-            passed = (_warm_process().fileno(), tells)
+            passed = (warm_process().fileno(), tells)
             program = f'exec {sys.executable} -I -S {_SHELL} {passed[0]} {tells} "$@"'
         file = Path(programs) / "mustcall"
         file.write_text(f"#!/bin/sh\n{program}\n", encoding="utf-8")
@@ -292,8 +292,11 @@ def _take_terminal() -> None:
 
 
 @cache
-def _warm_process() -> socket.socket:
-    """Start the process that commands are forked from, once; it ends when this one does."""
+def warm_process() -> socket.socket:
+    """Start the process that commands are forked from, once; it ends when this one does.
+
+    Started before the tests' own processes are forked, it serves all of them.
+    """
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with there:
         started = subprocess.Popen([sys.executable, "-P", str(_PROGRAM)], stdin=there.fileno(), start_new_session=True)  # noqa: S603

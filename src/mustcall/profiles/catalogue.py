@@ -62,7 +62,11 @@ def heaviest(patterns: tuple[Pattern, ...], *names: str) -> int | None:
     """Return the weight of the most specific pattern that matches, 0 if there are none at all, None if none does."""
     if not patterns:
         return 0
-    return max((pattern.weight for pattern in patterns if pattern.matches(*names)), default=None)
+    heaviest_yet: int | None = None
+    for pattern in patterns:
+        if (heaviest_yet is None or pattern.weight > heaviest_yet) and pattern.matches(*names):
+            heaviest_yet = pattern.weight
+    return heaviest_yet
 
 
 @cache

@@ -53,7 +53,7 @@ class Pattern:
 
     def matches(self, *names: str) -> bool:
         """Tell whether one of the names, in lower case, is meant."""
-        return any(self._match(name) is not None for name in names)
+        return any(map(self._match, names))  # a match is true; a model that is new meets hundreds of patterns
 
     def __repr__(self) -> str:
         return f"Pattern({self.text!r})"

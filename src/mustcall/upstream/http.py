@@ -45,11 +45,13 @@ _DONE, _BROKEN = AnswerPhase.DONE, AnswerPhase.BROKEN
 def proxy_for(url: str) -> str | None:
     """Return the proxy the environment names for a URL (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`)."""
     parts = urlsplit(url)
-    if parts.hostname is None or proxy_bypass(parts.netloc.rpartition("@")[2]) or proxy_bypass(parts.hostname):
-        return None
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
-    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
+    if not proxy or parts.hostname is None:
+        return None
+    if proxy_bypass(parts.netloc.rpartition("@")[2]) or proxy_bypass(parts.hostname):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _hop(call: UpstreamCall) -> ProxyHop | None:
