@@ -160,7 +160,7 @@ def test_a_file_that_is_no_ledger_is_not_called_one(tmp_path: Path, workers: str
     file.write_text("not a database, but long enough to look like one" * 40, encoding="utf-8")
     flags = ("--upstream", "chat=http://127.0.0.1:9/v1", "--ledger", str(file), "--port", "0", "--workers", workers)
     with serving(*flags, starting=warm.start if workers == "1" else warm.cold_start) as (_, printed, _process):
-        assert f"no ledger: {file} could not be opened" in " ".join(printed.split())
+        assert f"no ledger yet: {file} could not be opened" in " ".join(printed.split())
         assert "ledger at" not in printed
         assert "stored responses are kept" not in printed
 

@@ -19,6 +19,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 async def ledger(place: str) -> AsyncGenerator[Ledger]:
-    """An open, empty ledger."""
-    async with open_ledger(place) as opened:
+    """An open, empty ledger. How long its operations take is no matter: on a busy machine 200 at once take seconds."""
+    async with open_ledger(place, limit=60.0) as opened:
         yield opened

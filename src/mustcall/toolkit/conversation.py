@@ -15,10 +15,10 @@ from mustcall.core.parts import Text
 from mustcall.engine.agent.agent import Agent
 from mustcall.engine.agent.events import RunEvent, RunFinished
 from mustcall.engine.agent.options import Options
+from mustcall.engine.agent.reading import is_small_model
 from mustcall.engine.agent.upstream import Upstream
 from mustcall.engine.run_records.results import RunResult, Stopped
 from mustcall.engine.turns import OperatorSettings
-from mustcall.policy.facts.model_size import is_small
 from mustcall.policy.reply.faithfulness import AnswerCheck
 from mustcall.toolkit.kit import Kit
 
@@ -104,7 +104,7 @@ class Conversation:
     def _make(self, model: str) -> Agent:
         manner, operator = self._manner, self._manner.operator
         upstream = self._connect(model)
-        small = manner.check is AnswerCheck.SMALL and is_small(upstream.model)
+        small = manner.check is AnswerCheck.SMALL and is_small_model(upstream, upstream.model)
         self._checks = small or manner.check is AnswerCheck.ALWAYS
         controls = operator.controls
         if small and not controls.step_cap:  # measured: such a model goes on calling what it has called

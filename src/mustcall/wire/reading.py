@@ -13,7 +13,7 @@ from mustcall.core.errors import InvalidRequest, UpstreamGarbage
 from mustcall.core.origin import JsonObject
 
 __all__ = [
-    "WORDS_OF_CHOICE",
+    "FOREIGN_DEMANDS",
     "Anything",
     "Count",
     "Given",
@@ -53,8 +53,8 @@ class Anything(msgspec.Struct, gc=False):
     """Any object: what is in it is nobody's business here."""
 
 
-#: Words for choices of tools, on any wire. As the type of a choice each is a mistake that would force nothing.
-WORDS_OF_CHOICE = frozenset({"any", "auto", "none", "required", "tool"})
+#: How Messages spells a demand. As the type of a choice on another wire each is a mistake that would force nothing.
+FOREIGN_DEMANDS = frozenset({"any", "tool"})
 
 
 class ShapeError(Exception):

@@ -2,8 +2,10 @@
 
 import datetime as dt
 import re
+from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import pytest
 
 from mustcall import (
@@ -26,6 +28,7 @@ from mustcall import (
     tool,
 )
 from mustcall.engine.agent.reading import is_small_model
+from mustcall.engine.tooling.reading import Unfit, decode_text
 from mustcall.testing import Call, Say, ScriptedModel, Turn
 
 
@@ -45,7 +48,6 @@ def count(n: int) -> str:
         ({"concurrency": 0}, "concurrency must be 1 or more, got 0"),
         ({"timeout": "x"}, "timeout must be above 0 seconds, got 'x'"),
         ({"timeout": float("nan")}, "timeout must be above 0 seconds, got nan"),
-        ({"timeout": float("inf")}, "timeout must be above 0 seconds, got inf"),
         ({"on_unmet": "bogus"}, "on_unmet must be one of answer, error, got 'bogus'"),
         ({"controls": {"hold": True}}, "controls must be Controls"),
         ({"controls": Controls(hops="2")}, "controls: Expected `int`, got `str` - at `$.hops`"),  # pyright: ignore[reportArgumentType]
@@ -84,7 +86,35 @@ def test_words_of_a_budget() -> None:
         Controls(protocol="bogus")  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize("prompt", [None, 3, [3], b"x", Text(text="x"), Message(role="user", parts="hi")])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"timeout": float("inf")},
+        {"options": Options(max_tokens=100.0)},  # pyright: ignore[reportArgumentType]
+        {"options": Options(extra=MappingProxyType({"seed": 1}))},
+        {"budget": Caps(tokens=1e6)},  # pyright: ignore[reportArgumentType]
+        {"budget": Budget(caps=Caps(cost_usd=1))},
+        {"controls": Controls(session=type("Name", (str,), {})("s"))},
+    ],
+)
+def test_what_means_the_same_is_taken(settings: dict[str, Any]) -> None:
+    """No limit of time, a whole number written as another, a mapping that is no dict."""
+    model = ScriptedModel(["hello"])
+    assert Agent(model, **settings).run_sync("go").text == "hello"
+    assert len(model.requests) == 1
+
+
+def test_a_prompt_may_be_any_messages() -> None:
+    """Messages that are made one by one are a prompt, as a list of them is."""
+    model = ScriptedModel(["hello"])
+    said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+    assert Agent(model).run_sync(each for each in [*said, {"role": "user", "content": "three"}]).text == "hello"  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert [each["content"] for each in model.requests[0].body["messages"]] == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize(
+    "prompt", [None, 3, [3], {"role": "user", "content": "x"}, b"x", Text(text="x"), Message(role="user", parts="hi")]
+)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 def test_a_prompt_that_is_none(prompt: Any) -> None:
     """It is refused before the model is asked."""
     model = ScriptedModel(["hello"])
@@ -124,6 +154,28 @@ def test_whole_numbers_are_integers() -> None:
     assert answer is not None
     assert answer == [1, 2]
     assert all(type(one) is int for one in answer)
+
+
+@pytest.mark.parametrize(
+    ("written", "counted"),
+    [
+        ("2.0", 2),
+        ("9007199254740993.0", 9007199254740993),
+        ("1e23", 10**23),
+        ("-1.50e1", -15),
+        ("12345678901234567890123456789012345678.0", 12345678901234567890123456789012345678),
+    ],
+)
+def test_a_whole_number_is_the_one_that_was_written(written: str, counted: int) -> None:
+    """Rule 131: no digit changes on the way; by way of a float 9007199254740993.0 would be another number."""
+    assert decode_text(msgspec.json.Decoder(dict[str, int]), f'{{"n": {written}}}') == {"n": counted}
+
+
+@pytest.mark.parametrize("written", ["1.5", "9007199254740993.5", "1e400", "1e999999999", '"1.0"'])
+def test_what_is_no_integer_stays_none(written: str) -> None:
+    """Rule 107: nothing is rounded, and nothing of a million digits is made."""
+    with pytest.raises(Unfit):
+        decode_text(msgspec.json.Decoder(dict[str, int]), f'{{"n": {written}}}')
 
 
 @pytest.mark.parametrize(
@@ -183,6 +235,8 @@ def test_errors_of_a_gateway_are_the_models() -> None:
     [
         ("embedded:qwen2.5-coder-0.5b", None, True),
         ("embedded:some-14b", None, False),
+        ("embedded:/models/3b/unknown.gguf", None, False),
+        ("embedded:/srv/70b/qwen-0.5b.gguf", None, True),
         ("chat=http://127.0.0.1:9/v1", "qwen3-1.7b", True),
         ("chat=http://127.0.0.1:9/v1", "local", False),
     ],

@@ -17,6 +17,7 @@ from mustcall.upstream.seam import UpstreamCall
 from support.tiny import tiny_model
 
 CALL = '{"name": "get_weather", "arguments": {"city": "Oslo"}}\n'
+PARAGRAPH = " ".join(map(str, range(70))) + ".\n"  # about 200 characters
 TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
 ]
@@ -31,10 +32,10 @@ def stopped_after(text: str, step: int = 3) -> int | None:
     return None
 
 
-@pytest.mark.parametrize(("piece", "most"), [(CALL, 600), ("0", 400), ("ab\n", 400), ("x" * 99 + "\n", 1000)])
+@pytest.mark.parametrize(("piece", "most"), [(CALL, 1200), ("0", 1200), ("ab\n", 1200), (PARAGRAPH, 1800)])
 def test_endless_pieces_are_stopped(piece: str, most: int) -> None:
-    """Soon after eight of them, whatever came before."""
-    text = "Sure. " + piece * 1000
+    """Soon after 1,024 characters and eight of them, whatever came before."""
+    text = "Sure. " + piece * 3000
     end = stopped_after(text)
     assert end is not None
     assert end <= most
@@ -45,7 +46,10 @@ def test_endless_pieces_are_stopped(piece: str, most: int) -> None:
     "text",
     [
         CALL * 6,
-        json.dumps([[0] * 8] * 8),
+        json.dumps([[0] * 10] * 10),
+        json.dumps({"values": [0] * 128}),
+        "- [ ] TODO\n" * 40,
+        "- ok\n" * 100,
         "".join(f"| {number} | row {number} |\n" for number in range(400)),
         "".join(f'{{"name": "f", "arguments": {{"n": {number}}}}}\n' for number in range(200)),
         "-" * 200,
@@ -53,18 +57,22 @@ def test_endless_pieces_are_stopped(piece: str, most: int) -> None:
     ],
 )
 def test_content_is_not_stopped(text: str) -> None:
-    """A few calls, a matrix, a table, calls that differ, a line."""
+    """A few calls, a matrix, a list, items of a list, a table, calls that differ, a line."""
     assert stopped_after(text) is None
 
 
-@given(st.text("ab{}\n", max_size=600), st.integers(1, 80))
-def test_what_is_stopped_repeats(text: str, step: int) -> None:
-    """A stopped text ends in one piece of at most 256 characters, eight times and over 256 characters."""
+@given(
+    st.text("ab{}\n", max_size=40), st.text("ab{}\n", min_size=1, max_size=300), st.integers(1, 40), st.integers(1, 80)
+)
+def test_what_is_stopped_repeats(before: str, piece: str, times: int, step: int) -> None:
+    """A stopped text ends in one piece of at most 256 characters, eight times and over 1,024 characters."""
+    text = before + piece * times + before
     end = stopped_after(text, step)
     if end is None:
+        assert len(piece) > 256 or len(piece) * times < max(1024, 8 * len(piece)) + 64 + step
         return
     taken = text[:end]
-    assert any(taken.endswith(taken[-size:] * max(8, -(-256 // size) - 1)) for size in range(1, 257))
+    assert any(taken.endswith(taken[-size:] * max(8, -(-1024 // size) - 1)) for size in range(1, 257))
 
 
 class Endless:
@@ -123,7 +131,7 @@ async def test_the_transport_cuts_it_off(
     body["stream_options"] = {"include_usage": True}
     answer = await answered(transport, file, body)
     assert job.cancelled
-    assert job.made <= 12
+    assert job.made <= 1024 // len(CALL) + 3
     if stream:
         events = [line.removeprefix("data: ") for line in answer.split("\n\n") if line]
         assert events[-1] == "[DONE]"

@@ -264,11 +264,10 @@ def test_a_call_goes_back_under_the_id_it_was_read_with(own: str | None) -> None
     [
         {"type": "any"},
         {"type": "tool", "name": "f"},
-        {"type": "required"},
         {"type": "function"},
         {"type": "function", "name": "f"},
         {"type": "allowed_tools", "mode": "auto", "tools": []},
-        {"function": {"name": "f"}},
+        {"type": 3, "function": {"name": "f"}},
         {},
     ],
 )
@@ -277,3 +276,17 @@ def test_a_choice_that_is_misspelt(choice: Any) -> None:
     with pytest.raises(InvalidRequest) as raised:
         _decode({"model": "m", "messages": [], "tool_choice": choice})
     assert raised.value.param == "tool_choice"
+
+
+@pytest.mark.parametrize(
+    ("choice", "meant"),
+    [
+        ({"type": "auto"}, ToolChoice(mode=ChoiceMode.AUTO)),
+        ({"type": "none"}, ToolChoice(mode=ChoiceMode.NONE)),
+        ({"type": "required"}, ToolChoice(mode=ChoiceMode.REQUIRED)),
+        ({"function": {"name": "f"}}, ToolChoice(mode=ChoiceMode.NAMED, name="f")),
+    ],
+)
+def test_a_choice_that_clients_spell_their_own_way(choice: Any, meant: ToolChoice) -> None:
+    """Rule 1: Cursor sends words as types, and servers take a function without its type."""
+    assert _decode({"model": "m", "messages": [], "tool_choice": choice}).tool_choice == meant

@@ -353,7 +353,6 @@ def test_not_json(raw: bytes, codec: ResponsesCodec) -> None:
     [
         {"type": "any"},
         {"type": "tool", "name": "f"},
-        {"type": "auto"},
         {"type": "function"},
         {"type": "function", "function": {"name": "f"}},
         {"type": "allowed_tools", "tools": []},
@@ -454,3 +453,11 @@ def test_hostile_bytes(raw: bytes) -> None:
             assert error.message  # noqa: PT017  either way is right, no other exception is
         else:
             assert read.model is not None
+
+
+@pytest.mark.parametrize("word", ["auto", "none", "required"])
+def test_a_choice_spelt_as_a_type(word: str, codec: ResponsesCodec, body: Callable[[Any], bytes]) -> None:
+    """Rule 1: Cursor sends words as types."""
+    request = codec.decode_request(body({"model": "m", "input": "x", "tool_choice": {"type": word}}))
+    assert request.tool_choice is not None
+    assert request.tool_choice.mode == word

@@ -221,7 +221,10 @@ def _announce(url: str, settings: Settings, model: str, *, demo: bool, workers: 
         tell(f"  note: {line}", err=True)
     if settings.ledger is not None and not keeps:
         place = shown_place(settings.ledger.place or "")
-        tell(f"  no ledger: {place} could not be opened, so nothing is kept; the log says why", err=True)
+        tell(
+            f"  no ledger yet: {place} could not be opened (the log says why); nothing is kept until it can be",
+            err=True,
+        )
     elif settings.ledger is not None:
         tell(f"  ledger at {shown_place(settings.ledger.place or '')}, kept for {settings.ledger.keep}")
         if settings.ledger.responses:

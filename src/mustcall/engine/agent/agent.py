@@ -75,8 +75,8 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
       stored (default: the `ledger` if one is named or the run is durable, else memory)
     - `claims="report"`: compare actions that the answer claims with the calls that ran
     - `check_answers`: replace an answer whose numbers, dates, times or file names contradict the tool results, and
-      give the results where the model gives none: for models with a small size in their name (`"small"`), for all
-      (`"always"`) or for none (`"off"`)
+      give the results where the model gives none: for no model (`"off"`), for those known to be small (`"small"`), or
+      for all (`"always"`)
     - `planner`, `caller`: two models: the planner reasons in prose without tools, and the caller (or `upstream`) turns
       its plans into calls; `planner_options` are the planner's, `options` the caller's
     - `ledger`, `lease`, `contents`: where durable runs are stored (a path, a `postgresql://` URL or a `Ledger`;
@@ -119,7 +119,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         session: str | None = None,
         meter: Meter | None = None,
         claims: Claims | str = Claims.OFF,
-        check_answers: AnswerCheck | str = AnswerCheck.SMALL,
+        check_answers: AnswerCheck | str = AnswerCheck.OFF,
         ledger: "Place | None" = None,
         lease: float = 30.0,
         contents: str | None = None,

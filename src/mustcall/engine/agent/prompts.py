@@ -1,6 +1,6 @@
 """What people pass as a prompt, as messages, and what is said back, as text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -69,14 +69,14 @@ def read_prompt(prompt: Prompt) -> tuple[Message, ...]:
 
 def read_history(history: History) -> tuple[Message, ...]:
     """Return the messages of a conversation; raise `InvalidRequest` for what is none."""
-    if not _is_list(history):
+    if not _is_iterable(history):
         kind = type(history).__name__
         raise InvalidRequest(f"a prompt is a text, a message or a list of messages, not {kind}", param="prompt")
     return tuple(read for number, each in enumerate(history) for read in _read(each, number))
 
 
-def _is_list(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+def _is_iterable(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
 
 
 def _is_dict(value: object) -> bool:
@@ -89,7 +89,7 @@ def _is_part(value: object) -> bool:
 
 def _read(given: Message | Mapping[str, Any], number: int) -> tuple[Message, ...]:
     if isinstance(given, Message):
-        if not _is_list(given.parts) or not all(map(_is_part, given.parts)):
+        if not _is_iterable(given.parts) or not all(map(_is_part, given.parts)):
             raise InvalidRequest(f"message {number} of the prompt: its parts must be Text, Image, …", param="prompt")
         return (given,)
     if not _is_dict(given):

@@ -1,11 +1,12 @@
 """What an agent is given, read and checked: addresses into upstreams, words into settings. It starts nothing."""
 
 import asyncio
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from enum import StrEnum
 from types import UnionType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -72,9 +73,21 @@ def check_types(**settings: tuple[object, type[Any] | UnionType]) -> None:
         check_kind(name, value, kind)
         if isinstance(value, msgspec.Struct):
             try:
-                msgspec.convert(msgspec.to_builtins(value), type(value))
+                _check_fields(value)
             except (TypeError, ValueError) as error:
                 raise ConfigError(f"{name}: {error}") from None
+
+
+def _check_fields(settings: msgspec.Struct) -> None:
+    """Raise `ValueError` or `TypeError` for what is of another type, or on no wire. 1e6 is a whole number."""
+    fields = msgspec.structs.asdict(settings)
+    whole = {name: int(value) for name, value in fields.items() if isinstance(value, float) and value.is_integer()}
+    msgspec.convert({**fields, **whole}, type(settings))
+    for value in fields.values():
+        if isinstance(value, msgspec.Struct):
+            _check_fields(value)
+        elif isinstance(value, Mapping):
+            msgspec.to_builtins(dict(cast("Mapping[str, Any]", value)))
 
 
 def check_callables(**settings: Iterable[object]) -> None:
@@ -94,7 +107,8 @@ def checks_answers(given: str, *, small: bool) -> bool:
 def is_small_model(upstream: Upstream, model: str) -> bool:
     """Tell whether a model is known to be small: by its name, or by its weights where it runs in this process."""
     address = upstream.endpoint.base_url
-    return is_small(address if address.startswith(f"{SCHEME}:") else model)
+    weights = re.split(r"[:/\\]", address)[-1] if address.startswith(f"{SCHEME}:") else ""  # not what its folders say
+    return is_small(weights or model)
 
 
 def metering_of(budget: Budget | Caps | None, upstream: Upstream, meter: Meter) -> Metering | None:

@@ -4,12 +4,14 @@ Two readers do it: msgspec's own (plain types, dataclasses, structs, TypedDicts)
 models or constraints, pydantic's. Pydantic is never a dependency: only who uses it has it.
 """
 
+import json
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeVar, cast, get_args, get_origin
+from typing import Annotated, Any, Protocol, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -19,6 +21,8 @@ from mustcall.core.origin import JsonObject
 __all__ = ["ArgumentReader", "ToolParameter", "Unfit", "decode_text", "reader_for"]
 
 _T = TypeVar("_T")
+
+_DIGITS = 39  # a UUID as a number
 
 _SIMPLE = (type(None), bool, int, float, str)
 _PYDANTIC = ("pydantic", "pydantic_core", "annotated_types")
@@ -100,22 +104,18 @@ def decode_text(decoder: "msgspec.json.Decoder[_T]", text: str) -> _T:
         return decoder.decode(text)
     except (msgspec.MsgspecError, UnicodeError) as error:
         if isinstance(error, msgspec.ValidationError):
-            with suppress(msgspec.MsgspecError, RecursionError):
-                return decoder.decode(msgspec.json.encode(_with_integers(msgspec.json.decode(text))))
+            with suppress(ValueError, RecursionError):  # msgspec's errors are such
+                return decoder.decode(json.dumps(json.loads(text, parse_float=_number)))
         raise Unfit(str(error)) from None
 
 
-def _with_integers(value: Any) -> Any:
-    """Return a JSON value with whole numbers as integers."""
-    match value:
-        case float() if value.is_integer():
-            return int(value)
-        case list():
-            return [_with_integers(item) for item in cast("list[Any]", value)]
-        case dict():
-            return {name: _with_integers(item) for name, item in cast("JsonObject", value).items()}
-        case _:
-            return value
+def _number(written: str) -> int | float:
+    """Return a number as it is written, a whole one as an integer: as a float 9007199254740993.0 is another one.
+
+    Numbers of more digits than an identifier has stay as they are: 1e999999 would be a million digits.
+    """
+    exact = Decimal(written)
+    return int(exact) if exact.adjusted() < _DIGITS and exact == exact.to_integral_value() else float(written)
 
 
 def _described(parameter: ToolParameter) -> Any:

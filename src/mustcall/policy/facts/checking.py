@@ -33,9 +33,9 @@ def check_kind(name: str, value: object, kind: type[object] | UnionType, wanted:
 def check_number(
     name: str, value: object, *, least: float = -inf, above: float = -inf, whole: bool = False, unit: str = ""
 ) -> None:
-    """Raise `ConfigError` for what is no number, is infinite, or is below what is asked for."""
+    """Raise `ConfigError` for what is no number, or is below what is asked for. A limit of time may be infinite."""
     kind = int if whole else int | float
-    if isinstance(value, kind) and not isinstance(value, bool) and least <= value < inf and value > above:
+    if isinstance(value, kind) and not isinstance(value, bool) and value >= least and value > above:
         return
     bound = f"{least:g} or more" if least > -inf else f"above {above:g}"
     kind_said = "a whole number, " if whole and not isinstance(value, int) else ""

@@ -104,7 +104,7 @@ def read_request(body: bytes) -> EngineRequest | HttpFault:
     if not isinstance(given.get("messages"), list) or not given["messages"]:
         message = "messages must be a list of one message or more"
         return HttpFault(status=400, message=message, code="invalid_request", param="messages")
-    if given.get("functions") or given.get("function_call"):
+    if given.get("functions") or isinstance(given.get("function_call"), dict):
         message = "functions and function_call are not supported; use tools and tool_choice"
         return HttpFault(status=400, message=message, code="unsupported_feature", param="functions")
     taken = {name: value for name, value in given.items() if name in _TAKEN and value is not None}

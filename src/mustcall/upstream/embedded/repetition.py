@@ -10,9 +10,9 @@ __all__ = ["Repetition"]
 
 #: Pieces of more characters than this are not looked for.
 _LONGEST = 256
-#: So often a piece stands behind itself, and over so many characters, before it is no content any more. A matrix of
-#: zeros in arguments has a few rows; what is cut here has no end.
-_TIMES, _CHARACTERS = 8, 256
+#: So often a piece stands behind itself, and over so many characters, before it is no content any more: 250 zeros in
+#: arguments, or 80 empty items of a list, stay whole.
+_TIMES, _CHARACTERS = 8, 1_024
 _WINDOW = _LONGEST * _TIMES
 _EVERY = 64
 #: By these last characters the piece before is found.

@@ -23,7 +23,7 @@ from mustcall.wire.chat.parts import (
 from mustcall.wire.codec import Peek
 from mustcall.wire.opening import Fields
 from mustcall.wire.reading import (
-    WORDS_OF_CHOICE,
+    FOREIGN_DEMANDS,
     ShapeError,
     as_list,
     as_object,
@@ -214,9 +214,9 @@ _OWN_CHOICES = frozenset({"function", "custom", "allowed_tools"})
 def decode_choice(value: Any) -> ToolChoice | None:
     """Read `tool_choice`; None also for types that are not known. A known one that is misspelt would force nothing."""
     match value:
-        case "none" | "auto" | "required":
-            return ToolChoice(mode=ChoiceMode(value))
-        case {"type": "function", "function": {"name": str() as name}}:
+        case ("none" | "auto" | "required" as word) | {"type": "none" | "auto" | "required" as word}:  # Cursor's form
+            return ToolChoice(mode=ChoiceMode(word))
+        case {"function": {"name": str() as name}} if value.get("type", "function") == "function":  # as servers read it
             return ToolChoice(mode=ChoiceMode.NAMED, name=name)
         case {"type": "custom", "custom": {"name": str() as name}}:
             return ToolChoice(mode=ChoiceMode.NAMED, name=name, kind=CallKind.CUSTOM)
@@ -227,7 +227,7 @@ def decode_choice(value: Any) -> ToolChoice | None:
             return ToolChoice(mode=ChoiceMode(mode), allowed=tuple(each(as_list(tools), _allowed_name)))
         case None:
             return None
-        case {"type": str() as kind} if kind not in _OWN_CHOICES and kind not in WORDS_OF_CHOICE:
+        case {"type": str() as kind} if kind not in _OWN_CHOICES | FOREIGN_DEMANDS:
             return None
         case _:
             form = '{"type": "function", "function": {"name": …}}'

@@ -13,7 +13,7 @@ from mustcall.core.parts import CallKind
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
 from mustcall.wire.crossing.naming import flat_name
 from mustcall.wire.reading import (
-    WORDS_OF_CHOICE,
+    FOREIGN_DEMANDS,
     ShapeError,
     as_list,
     as_object,
@@ -167,8 +167,8 @@ def decode_choice(value: Any) -> ToolChoice | None:
         return None
     origin = Origin(_WIRE, raw=value)
     match value:
-        case "none" | "auto" | "required":
-            return ToolChoice(mode=ChoiceMode(value), origin=origin)
+        case ("none" | "auto" | "required" as word) | {"type": "none" | "auto" | "required" as word}:
+            return ToolChoice(mode=ChoiceMode(word), origin=origin)
         case {"type": "function" | "custom" as kind, **fields}:
             return ToolChoice(
                 mode=ChoiceMode.NAMED,
@@ -187,7 +187,7 @@ def decode_choice(value: Any) -> ToolChoice | None:
                     case _:
                         return None  # provider tools are among them
             return ToolChoice(mode=ChoiceMode(mode), allowed=tuple(names), origin=origin)
-        case {"type": str() as kind} if kind != "allowed_tools" and kind not in WORDS_OF_CHOICE:
+        case {"type": str() as kind} if kind != "allowed_tools" and kind not in FOREIGN_DEMANDS:
             return None
         case _:
             raise ShapeError('"none", "auto", "required" or {"type": "function", "name": …}', value)

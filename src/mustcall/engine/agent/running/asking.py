@@ -103,7 +103,7 @@ class AskingRun(RunState):
 
     def _asked(self, roster: Roster, profile: Profile) -> StepRequest:
         """Return what this step asks; in the last one nothing may be called (rule 109)."""
-        plan, controls = self._plan, self._controls()
+        plan, controls, self._left_out = self._plan, self._controls(), 0
         request = self._request(roster, profile)
         rounds = latest_input(self._whole(request)).rounds
         if self._plainly:
@@ -138,7 +138,9 @@ class AskingRun(RunState):
                 return StepRequest(self._without_tools(request, notice, due=due), controls, capped=True, due=due)
         if plan.small and answering is None and (controls.step_cap or self._reminder is not None):
             # What is in sight is called, `none` or not.
-            request = latest_only(request) if self._reminder is None else request
+            if self._reminder is None:
+                short = latest_only(request)
+                self._left_out, request = len(request.messages) - len(short.messages), short
             return StepRequest(self._without_tools(request, plan.wording.answer_worked), controls, capped=True)
         if controls.step_cap == 0:
             # No tool was used yet: there is nothing to give notice of, and the choice says it all.

@@ -268,6 +268,9 @@ class AgentRun(AskingRun):
         if record is not None:
             if self._compacted.left_out or self._compacted.emptied:
                 record.adaptations = (*record.adaptations, _compacted_note(self._compacted))
+            if self._left_out:
+                told = f"the tools and {self._left_out} earlier messages left out: a small model answers better without"
+                record.adaptations = (*record.adaptations, Adaptation(AdaptationKind.PART_DROPPED, "messages", told))
             self._steps.append(record)
         self._usage += usage
         self._usage_by[plan.model] = self._usage_by.get(plan.model, Usage()) + usage
@@ -371,6 +374,7 @@ class AgentRun(AskingRun):
         if self.keeper is not None:
             await self.keeper.finish(index, executed)
         self._calls.append(record)
+        self._begun = [call for call in self._begun if call is not record.call]
         self._results[record.call.id] = executed.result
         await self._tell(CallFinished(record.call, record.result, record.ok, record.seconds, record.status), emit)
 
@@ -392,13 +396,12 @@ class AgentRun(AskingRun):
             await self._tell(CallStarted(call), emit)
 
         async def finished(executed: Executed) -> None:
-            self._begun = [call for call in self._begun if call is not executed.record.call]
             await self._finished(places[id(executed.record.call)], executed, emit)
 
         async def begin(call: ToolCall) -> None:
-            self._begun.append(call)
             if keeper is not None:
                 await keeper.begin(places[id(call)])
+            self._begun.append(call)
 
         missing = [call for index, call in enumerate(calls[:allowed]) if index not in known]
         for executed in await runner.run_all(missing, self._number, started, finished, begin):

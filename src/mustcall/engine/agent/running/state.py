@@ -71,6 +71,8 @@ class RunState:
         self._change = StepChange()
         #: What of the conversation the latest request left out.
         self._compacted = Compacted(())
+        #: How many messages it left out besides, for a small model.
+        self._left_out = 0
         # What the model is saying right now; the calls it made, and the results that are there for them.
         self._saying: list[str] = []
         self._pending: tuple[ToolCall, ...] = ()
