@@ -113,8 +113,17 @@ def test_a_prompt_may_be_any_messages() -> None:
 
 
 @pytest.mark.parametrize(
-    "prompt", [None, 3, [3], {"role": "user", "content": "x"}, b"x", Text(text="x"), Message(role="user", parts="hi")]
-)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "prompt",
+    [
+        None,
+        3,
+        [3],
+        {"role": "user", "content": "x"},
+        b"x",
+        Text(text="x"),
+        Message(role="user", parts="hi"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    ],
+)
 def test_a_prompt_that_is_none(prompt: Any) -> None:
     """It is refused before the model is asked."""
     model = ScriptedModel(["hello"])
