@@ -256,3 +256,19 @@ def test_what_is_known_of_a_models_size(address: str, model: str | None, small: 
 
     upstream = Upstream(address, model=model or "local")
     assert is_small_model(upstream, upstream.model) is small
+
+
+def test_what_a_small_model_is_not_sent_is_reported() -> None:
+    """In its last step it gets the latest question alone, and the record of the step says so."""
+    model = ScriptedModel([Call("count", {"n": 1}), "counted 1"], model="tiny-0.5b")
+    said = [{"role": "user", "content": "I am Ada."}, {"role": "assistant", "content": "Hello."}]
+    agent = Agent(model, tools=[count], max_steps=2, check_answers="small")
+    result = agent.run_sync([*said, {"role": "user", "content": "Count."}])
+    first, last = (each.body for each in model.requests)
+    assert [each["content"] for each in first["messages"]] == ["I am Ada.", "Hello.", "Count."]
+    assert last["messages"][0]["content"] == "Count."
+    assert "tools" not in last
+    noted = [each for each in result.steps[1].adaptations if each.kind == "part_dropped"]
+    assert [each.subject for each in noted] == ["messages"]
+    assert "2 earlier messages" in noted[0].detail
+    assert not [each for each in result.steps[0].adaptations if each.kind == "part_dropped"]
