@@ -27,7 +27,7 @@ from mustcall import (
     TurnCap,
     tool,
 )
-from mustcall.engine.agent.reading import is_small_model
+from mustcall.engine.agent.reading import checks_answers, is_small_model
 from mustcall.engine.tooling.reading import Unfit, decode_text
 from mustcall.testing import Call, Say, ScriptedModel, Turn
 
@@ -256,6 +256,11 @@ def test_what_is_known_of_a_models_size(address: str, model: str | None, small: 
 
     upstream = Upstream(address, model=model or "local")
     assert is_small_model(upstream, upstream.model) is small
+    inside = address.startswith("embedded:")
+    assert checks_answers(None, upstream, small=small) is (small and inside)
+    assert checks_answers("small", upstream, small=small) is small
+    assert checks_answers("always", upstream, small=small)
+    assert not checks_answers("off", upstream, small=small)
 
 
 def test_what_a_small_model_is_not_sent_is_reported() -> None:

@@ -75,8 +75,8 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
       stored (default: the `ledger` if one is named or the run is durable, else memory)
     - `claims="report"`: compare actions that the answer claims with the calls that ran
     - `check_answers`: replace an answer whose numbers, dates, times or file names contradict the tool results, and
-      give the results where the model gives none: for no model (`"off"`), for those known to be small (`"small"`), or
-      for all (`"always"`)
+      give the results where the model gives none: for no model (`"off"`), for those known to be small (`"small"`, the
+      default for a model in this process), or for all (`"always"`)
     - `planner`, `caller`: two models: the planner reasons in prose without tools, and the caller (or `upstream`) turns
       its plans into calls; `planner_options` are the planner's, `options` the caller's
     - `ledger`, `lease`, `contents`: where durable runs are stored (a path, a `postgresql://` URL or a `Ledger`;
@@ -119,7 +119,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         session: str | None = None,
         meter: Meter | None = None,
         claims: Claims | str = Claims.OFF,
-        check_answers: AnswerCheck | str = AnswerCheck.OFF,
+        check_answers: AnswerCheck | str | None = None,
         ledger: "Place | None" = None,
         lease: float = 30.0,
         contents: str | None = None,
@@ -167,7 +167,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
             metering=metering_of(budget, self.upstream, meter or shared_meter()),
             session=session,
             claims=read_setting("claims", Claims, claims),
-            compares=(checks := checks_answers(check_answers, small=small)),
+            compares=(checks := checks_answers(check_answers, self.upstream, small=small)),
             small=checks and small,
         )
         self._planner = None if self.planner is None else self._planning(self.planner, planner_options or Options())

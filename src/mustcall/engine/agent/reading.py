@@ -98,17 +98,22 @@ def check_callables(**settings: Iterable[object]) -> None:
                 raise ConfigError(f"{name} must be functions, got {each!r}")
 
 
-def checks_answers(given: str, *, small: bool) -> bool:
+def checks_answers(given: str | None, upstream: Upstream, *, small: bool) -> bool:
     """Tell whether a model's answers are held against the results of its calls."""
-    check = read_setting("check_answers", AnswerCheck, given)
+    usual = AnswerCheck.SMALL if _is_embedded(upstream) else AnswerCheck.OFF
+    check = usual if given is None else read_setting("check_answers", AnswerCheck, given)
     return check is AnswerCheck.ALWAYS or (check is AnswerCheck.SMALL and small)
 
 
 def is_small_model(upstream: Upstream, model: str) -> bool:
     """Tell whether a model is known to be small: by its name, or by its weights where it runs in this process."""
     address = upstream.endpoint.base_url
-    weights = re.split(r"[:/\\]", address)[-1] if address.startswith(f"{SCHEME}:") else ""  # not what its folders say
+    weights = re.split(r"[:/\\]", address)[-1] if _is_embedded(upstream) else ""  # not what its folders say
     return is_small(weights or model)
+
+
+def _is_embedded(upstream: Upstream) -> bool:
+    return upstream.endpoint.base_url.startswith(f"{SCHEME}:")
 
 
 def metering_of(budget: Budget | Caps | None, upstream: Upstream, meter: Meter) -> Metering | None:
