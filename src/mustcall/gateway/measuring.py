@@ -22,7 +22,7 @@ from mustcall.profiles.prices import Prices
 from mustcall.telemetry.events import EndpointDrifted, EndpointMeasured
 from mustcall.telemetry.logs import log_of
 from mustcall.telemetry.stream import EventStream
-from mustcall.upstream.embedded.store import SCHEME
+from mustcall.upstream.embedded.store import is_embedded
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.retry import Clock
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
@@ -235,7 +235,7 @@ def _subjects(settings: Settings, known: Sequence[MeasuredProfile]) -> Iterator[
     """
     chosen = settings.probe.upstreams
     for endpoint in settings.endpoints:
-        if (chosen and endpoint.name not in chosen) or endpoint.base_url.startswith(f"{SCHEME}:"):
+        if (chosen and endpoint.name not in chosen) or is_embedded(endpoint.base_url):
             continue
         place = place_of(endpoint.base_url)
         if endpoint.api_key is None and not is_local(place):

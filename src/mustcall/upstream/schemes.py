@@ -1,14 +1,12 @@
 """One transport for every upstream: the address's scheme says whether a call goes over HTTP or stays in the process."""
 
 from mustcall.core.limits import DEFAULTS, GatewayLimits
-from mustcall.upstream.embedded.store import SCHEME
+from mustcall.upstream.embedded.store import is_embedded
 from mustcall.upstream.embedded.transport import EmbeddedTransport
 from mustcall.upstream.http import HttpTransport
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
 
 __all__ = ["SchemeTransport"]
-
-_EMBEDDED = f"{SCHEME}:"
 
 
 class SchemeTransport:
@@ -22,7 +20,7 @@ class SchemeTransport:
 
     async def send(self, call: UpstreamCall) -> UpstreamReply:
         """Send a call where its address says."""
-        return await (self._embedded if call.url.startswith(_EMBEDDED) else self._web).send(call)
+        return await (self._embedded if is_embedded(call.url) else self._web).send(call)
 
     async def close(self) -> None:
         """Close both."""

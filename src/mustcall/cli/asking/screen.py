@@ -27,7 +27,7 @@ from mustcall.engine.run_records.results import RunResult, Stopped
 from mustcall.toolkit.builtin.files import plain
 from mustcall.toolkit.reports import ChangeReports
 from mustcall.toolkit.summary import describe_change
-from mustcall.upstream.embedded.store import SCHEME
+from mustcall.upstream.embedded.store import is_embedded
 
 __all__ = ["Screen"]
 
@@ -71,7 +71,7 @@ class Screen:
     def wait(self, address: str = "") -> None:
         """Show that something is being waited for; the first time, a model inside the process is loaded (`address`)."""
         if self._console.is_terminal and self._status is None:
-            loads = address.startswith(f"{SCHEME}:") and address not in self._loaded
+            loads = is_embedded(address) and address not in self._loaded
             self._loaded.add(address)
             self._status = self._console.status(_LOADING if loads else "", spinner="dots")
             self._status.start()

@@ -19,7 +19,7 @@ from mustcall.evals.questions import Question
 from mustcall.evals.report.chart import check_drawable
 from mustcall.gateway.config.settings import Settings, load_settings
 from mustcall.policy.facts.routing import choose
-from mustcall.upstream.embedded.store import SCHEME, address_for, is_weights
+from mustcall.upstream.embedded.store import SCHEME, address_for, is_embedded, is_weights
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.listing import ask_models
 from mustcall.upstream.retry import SystemClock
@@ -125,7 +125,7 @@ def read_sampling(settings: Settings, temperature: str, max_tokens: int | None) 
 
 
 def _is_embedded(endpoint: Endpoint) -> bool:
-    return endpoint.base_url.startswith(f"{SCHEME}:")
+    return is_embedded(endpoint.base_url)
 
 
 def _temperature(text: str) -> float | None:

@@ -13,7 +13,7 @@ from mustcall.gateway.config.settings import Settings, load_settings
 from mustcall.ledger import shown_place
 from mustcall.policy.facts.controls import Controls, Limits
 from mustcall.policy.failures.backoff import Backoff
-from mustcall.upstream.embedded.store import SCHEME
+from mustcall.upstream.embedded.store import is_embedded
 from mustcall.upstream.endpoint import Endpoint
 
 __all__ = ["command"]
@@ -48,7 +48,7 @@ def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
     yield "client keys", f"{f'{len(settings.client_keys)} accepted' if settings.client_keys else 'none wanted'}"
     for endpoint in settings.endpoints:
         forwarded = endpoint.forward_key and not settings.client_keys  # a key that opens the gateway stays in it
-        embedded = endpoint.base_url.startswith(f"{SCHEME}:")  # no request leaves the process, so no key does
+        embedded = is_embedded(endpoint.base_url)  # no request leaves the process, so no key does
         key = "no key" if embedded else "own key" if endpoint.api_key else "caller's key" if forwarded else "no key"
         model = f", model {endpoint.model}" if endpoint.model else ""
         yield "upstream", f"{endpoint.name}: {endpoint.wire} at {endpoint.base_url} ({key}{model})"

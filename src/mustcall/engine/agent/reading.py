@@ -19,7 +19,7 @@ from mustcall.policy.facts.checking import check_kind
 from mustcall.policy.facts.model_size import is_small
 from mustcall.policy.limits.budget import Caps
 from mustcall.policy.reply.faithfulness import AnswerCheck
-from mustcall.upstream.embedded.store import SCHEME
+from mustcall.upstream.embedded.store import is_embedded
 
 __all__ = [
     "check_callables",
@@ -100,7 +100,7 @@ def check_callables(**settings: Iterable[object]) -> None:
 
 def checks_answers(given: str | None, upstream: Upstream, *, small: bool) -> bool:
     """Tell whether a model's answers are held against the results of its calls."""
-    usual = AnswerCheck.SMALL if _is_embedded(upstream) else AnswerCheck.OFF
+    usual = AnswerCheck.SMALL if is_embedded(upstream.endpoint.base_url) else AnswerCheck.OFF
     check = usual if given is None else read_setting("check_answers", AnswerCheck, given)
     return check is AnswerCheck.ALWAYS or (check is AnswerCheck.SMALL and small)
 
@@ -108,12 +108,8 @@ def checks_answers(given: str | None, upstream: Upstream, *, small: bool) -> boo
 def is_small_model(upstream: Upstream, model: str) -> bool:
     """Tell whether a model is known to be small: by its name, or by its weights where it runs in this process."""
     address = upstream.endpoint.base_url
-    weights = re.split(r"[:/\\]", address)[-1] if _is_embedded(upstream) else ""  # not what its folders say
+    weights = re.split(r"[:/\\]", address)[-1] if is_embedded(address) else ""  # not what its folders say
     return is_small(weights or model)
-
-
-def _is_embedded(upstream: Upstream) -> bool:
-    return upstream.endpoint.base_url.startswith(f"{SCHEME}:")
 
 
 def metering_of(budget: Budget | Caps | None, upstream: Upstream, meter: Meter) -> Metering | None:

@@ -23,7 +23,7 @@ from mustcall.gateway.config.settings import DEFAULT_FILE, ServerSettings, Setti
 from mustcall.gateway.process.server import bind
 from mustcall.ledger import OFF, default_place, open_ledger, shown_place
 from mustcall.upstream.embedded.engine import INSTALL, engine_problem
-from mustcall.upstream.embedded.store import SCHEME, WeightStore, locate, megabytes
+from mustcall.upstream.embedded.store import WeightStore, is_embedded, locate, megabytes
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.http import proxy_for
 from mustcall.upstream.listing import ask_models
@@ -232,7 +232,7 @@ def _room_for(file: Path) -> Check:
 
 
 def _is_embedded(endpoint: Endpoint) -> bool:
-    return endpoint.base_url.startswith(f"{SCHEME}:")
+    return is_embedded(endpoint.base_url)
 
 
 def _embedded(endpoint: Endpoint) -> Check:

@@ -12,7 +12,14 @@ from mustcall.core.origin import Wire
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.upstream.address import read_address
 from mustcall.upstream.embedded.engine import engine_problem
-from mustcall.upstream.embedded.store import SCHEME, locate, named_address, stand_in_note, weights_without_name
+from mustcall.upstream.embedded.store import (
+    SCHEME,
+    is_embedded,
+    locate,
+    named_address,
+    stand_in_note,
+    weights_without_name,
+)
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.providers import Provider, find_key, server_name
 from mustcall.upstream.seam import Timeouts
@@ -147,7 +154,7 @@ def make_endpoint(upstream: UpstreamSettings, env: Mapping[str, str], key_env: s
     """Return the endpoint of an upstream that is spelt out; raise `ConfigError` for what it cannot be."""
     assert upstream.wire is not None  # spelt out before
     where = f"upstream {upstream.name!r}"
-    if upstream.base_url.startswith(f"{SCHEME}:"):
+    if is_embedded(upstream.base_url):
         _check_embedded(upstream, where)
     else:
         _check_address(upstream, where)

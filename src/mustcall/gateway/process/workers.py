@@ -25,7 +25,7 @@ from mustcall.gateway.process.server import say_stopping, serve
 from mustcall.telemetry.console import log_to_stderr
 from mustcall.telemetry.logs import log_of
 from mustcall.telemetry.sharing import VARIABLE, SharedDirectory, make_directory
-from mustcall.upstream.embedded.store import SCHEME
+from mustcall.upstream.embedded.store import is_embedded
 
 __all__ = ["check_workers", "serve_workers"]
 
@@ -47,7 +47,7 @@ def check_workers(settings: Settings, count: int) -> None:
         return
     if sys.platform == "win32":
         raise ConfigError("--workers needs a system with POSIX signals; leave it out on Windows")
-    embedded = [one.name for one in settings.endpoints if one.base_url.startswith(f"{SCHEME}:")]
+    embedded = [one.name for one in settings.endpoints if is_embedded(one.base_url)]
     if embedded:
         raise ConfigError(
             f"--workers {count} cannot serve the embedded model ({embedded[0]}): there is one model per process, and "

@@ -18,6 +18,7 @@ __all__ = [
     "Located",
     "WeightStore",
     "address_for",
+    "is_embedded",
     "is_weights",
     "locate",
     "megabytes",
@@ -122,6 +123,11 @@ def locate(source: str, store: WeightStore | None = None) -> Located:
             f"{_command(weights)}"
         )
     return Located(weights.name, kept.path(weights), weights.sha256)
+
+
+def is_embedded(base_url: str) -> bool:
+    """Tell whether an address is that of a model in this process."""
+    return base_url.startswith(f"{SCHEME}:")
 
 
 def named_address(base_url: str) -> str:
