@@ -9,6 +9,8 @@ import pytest
 from mustcall.dialects import DIALECTS
 from mustcall.testing import ScriptedUpstream, demo_turn
 from mustcall.testing.gateway import RunningGateway
+from support.answered import kept_answers
+from support.embedded import small_cache
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -21,9 +23,13 @@ def test_readme_is_short() -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=["gateway", "library"])
-def test_readme_block(block: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each block runs and prints what a tool call gives."""
-    with ScriptedUpstream(demo_turn) as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
+def test_readme_block(
+    block: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each block runs and prints what a tool call gives; the smallest model is the one that is here."""
+    monkeypatch.setenv("MUSTCALL_CACHE", str(small_cache(tmp_path)))
+    demo = ScriptedUpstream(demo_turn)
+    with kept_answers(), demo as upstream, RunningGateway(f"chat={upstream.base_url}") as gateway:
         left: dict[str, Any] = {}
         exec(block.replace("http://127.0.0.1:8484", gateway.url), left)  # noqa: S102  our own README
         if "client" in left:

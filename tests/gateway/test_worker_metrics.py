@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from prometheus_client.mmap_dict import MmapedDict
 
 from gateway.test_workers import HELLO, serving, until, workers_of
 from mustcall.telemetry.sharing import SharedDirectory
@@ -70,6 +71,44 @@ def test_a_directory_without_room_is_not_used(tmp_path: Path, monkeypatch: pytes
     assert not SharedDirectory(tmp_path).prepare(1)
     assert list(tmp_path.iterdir()) == []
     assert SharedDirectory(tmp_path / "gone").claim("a", 2) == set()
+
+
+@pytest.mark.parametrize("made", range(6))
+def test_a_worker_may_be_killed_while_it_makes_its_files(
+    tmp_path: Path, made: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Killed after any number of its files: each that has its name can be read, and nothing of it is left."""
+    script = """
+import os, sys
+from pathlib import Path
+from mustcall.telemetry.sharing import SharedDirectory
+give, left = os.posix_fallocate, int(sys.argv[2])
+def kill_at_last(*given):
+    global left
+    if not left:
+        os.kill(os.getpid(), 9)
+    left -= 1
+    give(*given)
+os.posix_fallocate = kill_at_last
+SharedDirectory(Path(sys.argv[1])).prepare(7)
+"""
+    given = [sys.executable, "-c", script, str(tmp_path), str(made)]
+    ended = subprocess.run(given, check=False)  # noqa: S603  our own script
+    assert ended.returncode == (0 if made == 5 else -signal.SIGKILL)
+    assert len(list(tmp_path.glob("*.db"))) == made
+    for file in tmp_path.glob("*.db"):
+        assert list(MmapedDict.read_all_values_from_file(str(file))) == []  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]  untyped
+    SharedDirectory(tmp_path).bury(7)
+    assert not caplog.messages
+    assert [file.name for file in tmp_path.iterdir() if "_7." in file.name] == []
+
+
+def test_counts_that_cannot_be_read_stop_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A damaged file of an ended worker costs a line in the log: whoever replaces the worker goes on."""
+    (tmp_path / "counter_7.db").touch()
+    SharedDirectory(tmp_path).bury(7)
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("metrics of worker 7 were not merged: ")
 
 
 def test_what_the_dead_counted_is_added_up(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ that ended, so that counts never fall and files do not pile up. A page is not re
 import contextlib
 import os
 import shutil
+import struct
 import sys
 import tempfile
 from collections.abc import Generator
@@ -78,14 +79,14 @@ class SharedDirectory:
                     if mine.exists():
                         together = self.path / f"{kind}_ended.db"
                         _set_aside(together, _used(together) + max(_ROOM[kind], _used(mine)))
-                        ended = mapped(str(together))
-                        for key, value, at, _ in list(mapped.read_all_values_from_file(str(mine))):
-                            ended.write_value(key, ended.read_value(key)[0] + value, at)
-                        ended.close()
+                        with contextlib.closing(mapped(str(together))) as ended:
+                            for key, value, at, _ in list(mapped.read_all_values_from_file(str(mine))):
+                                ended.write_value(key, ended.read_value(key)[0] + value, at)
                         mine.unlink()
-                for file in self.path.glob(f"gauge_live*_{pid}.db"):
-                    file.unlink()
-        except (OSError, RuntimeError, ValueError) as error:  # its files stay, and are read as they are
+                for left in (f"gauge_live*_{pid}.db", f"*_{pid}.new"):
+                    for file in self.path.glob(left):
+                        file.unlink()
+        except (OSError, RuntimeError, ValueError, struct.error) as error:  # its files stay, and are read as they are
             _log.warning("metrics of worker %s were not merged: %s", pid, error)
 
     def remove(self) -> None:
@@ -105,9 +106,19 @@ class SharedDirectory:
 
 
 def _set_aside(file: Path, size: int) -> None:
-    """Let a file have so many bytes of the disk; raise `OSError` where they are not to be had."""
-    with file.open("ab") as opened:
-        os.posix_fallocate(opened.fileno(), 0, size)
+    """Let a file have so many bytes of the disk; raise `OSError` where they are not to be had.
+
+    A new file gets its name when it has its bytes: a process may be killed in between, and nobody can read an empty one.
+    """
+    unnamed = file if file.exists() else file.with_suffix(".new")
+    try:
+        with unnamed.open("ab") as opened:
+            os.posix_fallocate(opened.fileno(), 0, size)
+        unnamed.replace(file)
+    except OSError:
+        if unnamed != file:
+            unnamed.unlink(missing_ok=True)
+        raise
 
 
 def _used(file: Path) -> int:

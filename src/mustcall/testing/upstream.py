@@ -43,14 +43,26 @@ class _Listener(web.Server):
     ) -> None:
         super().__init__(handler, handler_cancellation=True, access_log=None)
         self._on_change = on_change
+        self._open: dict[RequestHandler, asyncio.Transport] = {}
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
+        self._open[handler] = transport
         self._on_change(1)
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
+        self._open.pop(handler, None)
         self._on_change(-1)
+
+    async def close(self) -> None:
+        """End every exchange and close every connection, also one whose client does not read what is still unsent."""
+        self.pre_shutdown()  # idle connections first: they have nothing to finish
+        await self.shutdown(timeout=0.5)
+        for transport in self._open.values():
+            transport.abort()
+        while self._open:
+            await asyncio.sleep(0)
 
 
 class ScriptedUpstream:
@@ -200,8 +212,7 @@ class ScriptedUpstream:
         server.close()
         for _ in range(_ACCEPTING):  # a connection accepted just before is made within the next steps of the loop
             await asyncio.sleep(0)
-        listener.pre_shutdown()  # idle connections first: they have nothing to finish
-        await listener.shutdown(timeout=0.5)
+        await listener.close()
         await server.wait_closed()
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
