@@ -1,9 +1,8 @@
 # Two commands are the front door: `make run` and `make test`. Both set everything up by themselves.
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-# Runs a command as a process group of its own: what it has started ends with it.
-APART = $(BIN)/python -c 'import os, sys; os.setpgrp(); os.execv(sys.argv[1], sys.argv[1:])'
 LINT = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache
+TYPES = $(BIN)/pyrefly check --output-format min-text
 UV = $$(command -v uv || echo $(BIN)/uv)
 
 .PHONY: help run test lint format types unit test-proof soak fuzz bench bench-compare docs site api lock dist image-check unit-check deploy-lint mutate breaks clean
@@ -21,14 +20,10 @@ run: .venv/.ready-run ## start the gateway on a model inside the process and pri
 	@$(BIN)/mustcall models pull
 	@$(BIN)/mustcall serve $(if $(PORT),--port $(PORT))
 
-# The types are checked beside the tests: one process each on two processors, and neither reads what the other prints.
-# With room for young objects, node collects garbage a tenth less.
 test: .venv/.ready-dev chromium ## everything CI checks: lint, types and unit
-	@NODE_OPTIONS=--max-semi-space-size=256 $(APART) $(BIN)/basedpyright >.venv/types.txt 2>&1 & types=$$!; trap 'kill -s TERM -- -$$types 2>/dev/null' EXIT INT TERM; \
-	$(LINT) || exit 1; \
-	$(BIN)/pytest --workers auto -q; unit=$$?; \
-	wait $$types; checked=$$?; echo "$(BIN)/basedpyright"; cat .venv/types.txt; \
-	test $$unit -eq 0 && test $$checked -eq 0
+	$(LINT)
+	$(TYPES)
+	$(BIN)/pytest --workers auto -q
 
 lint: .venv/.ready-dev ## style and layer rules
 	$(LINT)
@@ -37,8 +32,8 @@ lint: .venv/.ready-dev ## style and layer rules
 chromium:
 	@sh tools/chromium
 
-types: .venv/.ready-dev ## pyright in strict mode
-	$(BIN)/basedpyright
+types: .venv/.ready-dev ## pyrefly in strict mode
+	$(TYPES)
 
 unit: .venv/.ready-dev chromium ## the tests
 	$(BIN)/pytest --workers auto -q

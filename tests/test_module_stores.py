@@ -167,7 +167,7 @@ def test_no_module_holds_a_store_in_what_it_made() -> None:
     found: set[str] = set()
     for module in _loaded():
         for name, value in vars(module).items():
-            if isinstance(value, type | ModuleType | functools.partial):
+            if isinstance(value, (type, ModuleType, functools.partial)):
                 continue
             slots = [slot for kind in type(value).__mro__ for slot in getattr(kind, "__slots__", ())]
             fields = [*getattr(value, "__dict__", ()), *(slot for slot in slots if hasattr(value, slot))]

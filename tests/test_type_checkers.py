@@ -1,10 +1,16 @@
-"""The library as users' type checkers see it: the examples and the type-only files, each checker in strict mode."""
+"""The library as users' type checkers see it: mypy and pyright in strict mode read the examples and type-only files.
 
+Our own code is checked by pyrefly, which takes a tenth of the time (docs/decisions/type-checkers.md).
+"""
+
+import json
 import os
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+
+import pytest
 
 import mustcall
 
@@ -17,24 +23,20 @@ def test_the_package_is_typed() -> None:
     assert (Path(mustcall.__file__).parent / "py.typed").is_file()
 
 
-def test_mypy(tmp_path: Path) -> None:
-    """`mypy --strict` finds a promise that is not kept and nothing else: no error, no ignore that silences nothing."""
-    wrong = tmp_path / "wrong.py"
-    wrong.write_text(
+@pytest.fixture
+def wrong(tmp_path: Path) -> Path:
+    """A program that a checker refuses: an answer without a type is taken for a number."""
+    path = tmp_path / "wrong.py"
+    path.write_text(
         "from typing import assert_type\nfrom mustcall import Agent\nassert_type(Agent('m').run_sync('').output, int)\n"
     )
-    # One run for both: each reads the package and its dependencies anew, which is nearly all the work.
-    script = Path(sys.executable).parent / "mypy"
+    return path
+
+
+def run_checker(name: str, *arguments: str | Path) -> str:
+    """Run a checker, which must find something; return what it prints."""
     told = subprocess.run(  # noqa: S603  our own tool
-        [
-            script,
-            "--strict",
-            "--follow-imports=silent",
-            "--cache-dir",
-            str(ROOT / ".venv" / "mypy"),
-            *CHECKED,
-            str(wrong),
-        ],
+        [Path(sys.executable).parent / name, *arguments],
         cwd=ROOT,
         env={**os.environ, "NO_COLOR": "1"},
         capture_output=True,
@@ -42,17 +44,38 @@ def test_mypy(tmp_path: Path) -> None:
         check=False,
     )
     assert told.returncode == 1, f"{told.stdout}\n{told.stderr}"
-    found = [line for line in told.stdout.splitlines() if ": error: " in line]
-    assert [line for line in found if "wrong.py" not in line] == [], told.stdout
-    assert len(found) == 1, told.stdout
+    return told.stdout
+
+
+def test_mypy(wrong: Path) -> None:
+    """`mypy --strict` finds a promise that is not kept and nothing else: no error, no ignore that silences nothing."""
+    # One run for both: each reads the package and its dependencies anew, which is nearly all the work.
+    cache = ROOT / ".venv" / "mypy"
+    told = run_checker("mypy", "--strict", "--follow-imports=silent", "--cache-dir", cache, *CHECKED, wrong)
+    found = [line for line in told.splitlines() if ": error: " in line]
+    assert [line for line in found if "wrong.py" not in line] == [], told
+    assert len(found) == 1, told
     assert "assert-type" in found[0]
 
 
-def test_pyright_checks_the_same() -> None:
-    """`make test` runs pyright in strict mode once, on everything: these files are part of it."""
+def test_pyright(wrong: Path) -> None:
+    """Pyright in strict mode, which editors have built in, finds the same."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         settings = tomllib.load(file)["tool"]["pyright"]
     assert settings["typeCheckingMode"] == "strict"
-    assert {Path(name).parts[0] for name in CHECKED} <= set(settings["include"])
-    assert not settings.keys() & {"exclude", "ignore"}
-    assert "basedpyright" in (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert settings["include"] == list(CHECKED)  # what an editor checks that opens this repository
+    told = json.loads(run_checker("basedpyright", "--outputjson", *CHECKED, wrong))
+    assert told["summary"]["filesAnalyzed"] > len(CHECKED)
+    assert [(Path(one["file"]).name, one["rule"]) for one in told["generalDiagnostics"]] == [
+        ("wrong.py", "reportAssertTypeFailure")
+    ]
+
+
+def test_the_house_checks_everything() -> None:
+    """`make test` runs pyrefly in strict mode on all of the code: nothing is left out, and no file is let off."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        settings = tomllib.load(file)["tool"]["pyrefly"]
+    assert settings["preset"] == "strict"
+    assert {"src", "tests", "benchmarks", "examples"} <= set(settings["project-includes"])
+    assert not settings.keys() & {"project-excludes", "baseline", "sub-config", "ignore-errors-in-generated-code"}
+    assert "pyrefly check" in (ROOT / "Makefile").read_text(encoding="utf-8")

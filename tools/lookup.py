@@ -95,7 +95,7 @@ def help_of(*words: str) -> str:
         command = command.get_command(click.Context(command), word)
     assert command is not None
     # click keeps the help option that a command was first asked for, and with it the names that were given then.
-    command._help_option = None  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
+    command._help_option = None  # noqa: SLF001
     said = CliRunner().invoke(cli, [*words, "--help"], prog_name="mustcall", terminal_width=100, catch_exceptions=False)
     return said.stdout
 
@@ -168,7 +168,7 @@ def _default(field: Any) -> str:
         case msgspec.Struct():
             return "a table"
         case tuple() | list() | dict() | frozenset():
-            return f"`{list(value)}`" if value else "empty"  # pyright: ignore[reportUnknownArgumentType]
+            return f"`{list(value)}`" if value else "empty"
         case _:
             return f"`{value}`"
 

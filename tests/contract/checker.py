@@ -417,7 +417,7 @@ def _canonical(call: tuple[str, Any]) -> str:
 def _rounded(value: Any) -> Any:
     """Return the value with whole floats as integers: JSON knows no difference."""
     if isinstance(value, dict):
-        return {key: _rounded(inner) for key, inner in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {key: _rounded(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_rounded(inner) for inner in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_rounded(inner) for inner in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -118,7 +118,7 @@ async def _run_turn(arena: Arena, caller: Caller, scenario: Scenario, on_report:
     requests = [
         one
         for one in list(arena.upstream.requests)
-        if isinstance(one.body, dict) and one.body.get("model") == scenario.model  # pyright: ignore[reportUnknownMemberType]
+        if isinstance(one.body, dict) and one.body.get("model") == scenario.model
     ]
     told = arena.adversary.forget(scenario.model)
     violations = check(scenario, outcome, told, requests, trusting=arena.trusting)

@@ -45,10 +45,10 @@ def _strings(value: Any, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
-        for key, inner in value.items():  # pyright: ignore[reportUnknownVariableType]
+        for key, inner in value.items():
             yield from _strings(inner, f"{path}/{key}")
     elif isinstance(value, list):
-        for inner in value:  # pyright: ignore[reportUnknownVariableType]
+        for inner in value:
             yield from _strings(inner, path)
 
 
@@ -71,9 +71,9 @@ def _kind(wire: str, name: str | None, data: Any) -> str:
         return "end" if wire == "chat" else "odd"
     if not isinstance(data, dict):
         return "odd"
-    word: Any = data.get("type")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    word: Any = data.get("type")
     if wire == "chat":
-        return "error" if data.get("error") else "event"  # pyright: ignore[reportUnknownMemberType]
+        return "error" if data.get("error") else "event"
     if word == "error" or name == "error":
         return "error"
     if word in ("message_stop", "response.completed", "response.incomplete"):

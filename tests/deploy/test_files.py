@@ -109,7 +109,7 @@ def test_the_compose_file() -> None:
 def test_the_unit() -> None:
     """The unit waits until requests are answered, reloads with SIGHUP, and leaves time to stop."""
     unit = configparser.RawConfigParser(strict=False, interpolation=None)
-    unit.optionxform = str  # pyright: ignore[reportAttributeAccessIssue]  names are case sensitive
+    unit.optionxform = str  # pyrefly: ignore[bad-assignment, method-assign]  names are case sensitive
     unit.read_string((ROOT / "deploy" / "systemd" / "mustcall.service").read_text(encoding="utf-8"))
     service = unit["Service"]
     assert service["Type"] == "notify"

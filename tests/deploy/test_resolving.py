@@ -73,7 +73,7 @@ def resolved() -> Generator[Callable[[str, str, str], Done]]:
             return pool.submit(known, *CASES[number])
 
         def result(*case: str) -> Done:
-            number = CASES.index(case)  # pyright: ignore[reportArgumentType]
+            number = CASES.index(case)  # pyrefly: ignore[bad-argument-type]
             ahead = [begun(later) for later in range(number, min(number + 4, len(CASES)))]
             return ahead[0].result()
 

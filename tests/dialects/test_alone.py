@@ -1,6 +1,7 @@
 """JSON call objects without markup and ReAct steps: a call where they are the reply, text elsewhere (rule 63)."""
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,16 +19,16 @@ ACTION = 'Action: get_weather\nAction Input: {"city": "Oslo"}'
 STEP = f"Thought: The user asked for the weather.\n{ACTION}"
 
 
-def names(text: str, **options: object) -> list[str]:
+def names(text: str, **options: Any) -> list[str]:
     """Return the tools called in a text; the same for every cut of it."""
-    found = [[e.name for e in scan(pieces, **options) if isinstance(e, CallEnd)] for pieces in cuts(text)]  # pyright: ignore[reportArgumentType]
+    found = [[e.name for e in scan(pieces, **options) if isinstance(e, CallEnd)] for pieces in cuts(text)]
     assert all(one == found[0] for one in found)
     return found[0]
 
 
-def text_of(text: str, **options: object) -> str:
+def text_of(text: str, **options: Any) -> str:
     """Return what of a text stays text."""
-    return "".join(event.text for event in scan([text], **options) if isinstance(event, ScannedText))  # pyright: ignore[reportArgumentType]
+    return "".join(event.text for event in scan([text], **options) if isinstance(event, ScannedText))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +203,7 @@ def test_linear_in_the_reply(monkeypatch: pytest.MonkeyPatch, alone: str, unit: 
     for count in (50, 400):
         tried.clear()
         text = unit * count
-        scan([text], alone=alone)  # pyright: ignore[reportArgumentType]
+        scan([text], alone=alone)  # pyrefly: ignore[bad-argument-type]
         assert sum(tried) <= 8 * len(text)
 
 

@@ -29,7 +29,7 @@ def test_markup_is_counted(unit: str, limit: int, monkeypatch: pytest.MonkeyPatc
 
     One kind is counted up to the limit as it is, the others up to a tenth of it.
     """
-    if limit != effort._MOST:  # pyright: ignore[reportPrivateUsage]
+    if limit != effort._MOST:
         monkeypatch.setattr(effort, "_MOST", limit)
     few, many = unit * 100 + "\n\n" + CALL, unit * (limit * 6 // 5) + "\n\n" + CALL
     assert made(scan([few], tools=PING)) == 1

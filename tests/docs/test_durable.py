@@ -8,7 +8,7 @@ import pytest
 
 from mustcall.engine.tooling.definition import ToolSettings
 from mustcall.ledger import RunStatus
-from mustcall.policy.reply.unbacked_claims import _ACTS  # pyright: ignore[reportPrivateUsage]
+from mustcall.policy.reply.unbacked_claims import _ACTS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "durable.md").read_text(encoding="utf-8")

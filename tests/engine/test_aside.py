@@ -87,7 +87,7 @@ async def test_a_long_stream_is_told_to_its_encoder_beside_the_loop(
     outlet = Delivery(codec, asked(), ReplyStamp(token="t", created=1), log)
     events: list[Event] = [Started("r", "m"), PartStarted(0, Text(text="")), PartTextDelta(0, "x" * characters)]
     outlet.forward(b"data: {}\n\n", events)
-    made = outlet._writer  # pyright: ignore[reportPrivateUsage]
+    made = outlet._writer
 
     def noted(_: Delivery) -> Any:
         threads.append(threading.get_ident())

@@ -36,7 +36,7 @@ class Breaking(FakeReply):
 
 
 @pytest.fixture
-def _no_collector() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+def _no_collector() -> Iterator[None]:
     gc.collect()
     gc.disable()
     yield
@@ -61,7 +61,7 @@ async def _taken(transport: FakeTransport, request: Inbound) -> str:
 
 def _attempts() -> list[Attempt[Any] | StreamRelay[Any]]:
     """Return the attempts, and the readers of their streams, that are in memory."""
-    return [kept for kept in gc.get_objects() if isinstance(kept, Attempt | StreamRelay)]
+    return [kept for kept in gc.get_objects() if isinstance(kept, (Attempt, StreamRelay))]
 
 
 @pytest.mark.usefixtures("_no_collector")

@@ -45,10 +45,10 @@ JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
 
 def _replace_somewhere(draw: st.DrawFn, value: Any) -> Any:
     """Return the value with one place in it replaced or removed."""
-    if isinstance(value, dict | list) and value and draw(st.integers(0, 4)):
-        keys: list[Any] = list(value) if isinstance(value, dict) else list(range(len(value)))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(value, (dict, list)) and value and draw(st.integers(0, 4)):
+        keys: list[Any] = list(value) if isinstance(value, dict) else list(range(len(value)))
         key = draw(st.sampled_from(keys))
-        changed: Any = value.copy()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        changed: Any = value.copy()
         if draw(st.integers(0, 4)):
             changed[key] = _replace_somewhere(draw, changed[key])
         else:

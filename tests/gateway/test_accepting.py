@@ -130,7 +130,7 @@ def test_connections_that_come_with_the_stop_do_not_hold_it_up(monkeypatch: pyte
     monkeypatch.setattr(accepting, "open_accepted", late)
     with contextlib.ExitStack() as kept:
         gateway = RunningGateway(settings=settings_from_flags("chat=http://127.0.0.1:9/v1"), shutdown_grace=600.0)
-        listener = gateway._listener  # pyright: ignore[reportPrivateUsage]
+        listener = gateway._listener
         connections = [kept.enter_context(socket.create_connection(listener.getsockname())) for _ in range(50)]
         with gateway:
             assert taken.wait(60)

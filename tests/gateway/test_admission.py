@@ -96,7 +96,7 @@ async def test_bodies_of_too_many_values_are_refused() -> None:
 @pytest.mark.parametrize(("size", "beside"), [(1_000_000, False), (1_100_000, True)])
 def test_a_large_body_is_opened_beside_the_loop(size: int, beside: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule 113: the fields of a body above a megabyte are found in a thread; the request arrives as it was sent."""
-    opened, threads = service._opened, list[str]()  # pyright: ignore[reportPrivateUsage]
+    opened, threads = service._opened, list[str]()
 
     def noted(*args: Any) -> Any:
         threads.append(threading.current_thread().name)

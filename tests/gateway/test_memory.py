@@ -105,7 +105,7 @@ def test_tools_over_a_chain(tmp_path: Path) -> None:
     ):
         first = ai.responses.create(model="m", input="Weather in Oslo?", tools=[WEATHER])  # type: ignore[list-item]
         call = next(item for item in first.output if item.type == "function_call")
-        second = ai.responses.create(
+        second = ai.responses.create(  # pyrefly: ignore[no-matching-overload]
             model="m",
             input=[{"type": "function_call_output", "call_id": call.call_id, "output": "rain"}],
             previous_response_id=first.id,
@@ -237,7 +237,7 @@ def test_item_references_are_resolved(tmp_path: Path) -> None:
     ):
         first = ai.responses.create(model="m", input="Weather?", tools=[WEATHER])  # type: ignore[list-item]
         call = next(item for item in first.output if item.type == "function_call")
-        second = ai.responses.create(
+        second = ai.responses.create(  # pyrefly: ignore[no-matching-overload]
             model="m",
             input=[
                 {"role": "user", "content": "Weather?"},
@@ -302,7 +302,7 @@ def test_a_discarded_attempts_id_is_never_handed_on(tmp_path: Path) -> None:
     ):
         first = ai.responses.create(model="m", input="Weather?", tools=[WEATHER])  # type: ignore[list-item]
         call = next(item for item in first.output if item.type == "function_call")
-        done = ai.responses.create(
+        done = ai.responses.create(  # pyrefly: ignore[no-matching-overload]
             model="m",
             input=[{"type": "function_call_output", "call_id": call.call_id, "output": "rain"}],
             previous_response_id=first.id,
@@ -449,7 +449,7 @@ def test_a_lost_thread_is_replayed(tmp_path: Path) -> None:
         assert body["error"]["type"] == "not_found_error"
         assert body["error"]["details"] == {"error_code": "thread_not_found"}
         with pytest.raises(anthropic.BadRequestError, match="`thread` must be"):
-            ai.beta.messages.create(
+            ai.beta.messages.create(  # pyrefly: ignore[no-matching-overload]
                 model="m",
                 max_tokens=10,
                 messages=[{"role": "user", "content": "x"}],

@@ -69,7 +69,7 @@ def test_one_breaker_for_both() -> None:
         assert post(f"{one.base_url}/chat/completions", ASK, KEY).json["error"]["code"] == "breaker_open"
         # It is up, so its ledger is open.
         assert call("GET", other.base_url.removesuffix("/v1") + "/healthz").status == 200
-        metering = other.app._metering  # pyright: ignore[reportPrivateUsage]  nothing shows it from outside
+        metering = other.app._metering
         assert metering is not None
         name = breaker_name(Endpoint(name="chat", wire=Wire.CHAT, base_url=upstream.base_url))
         while not metering.breakers.state(name):

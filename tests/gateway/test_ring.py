@@ -61,7 +61,7 @@ async def test_turns_come_back_newest_first_within_the_bound() -> None:
 
 def held(ring: Ring) -> list[Any]:
     """What is in memory before anybody has looked."""
-    return list(ring._held)  # pyright: ignore[reportPrivateUsage]  what no caller can see
+    return list(ring._held)
 
 
 async def test_neither_contents_nor_keys_are_held() -> None:

@@ -231,7 +231,7 @@ def test_an_error_behind_forwarded_events_has_the_next_number() -> None:
 def test_a_gateway_for_tests_sends_none_by_itself(given: dict[str, Any], kept: float) -> None:
     """A slow machine would begin an answer with a sign and without its headers; whole settings stay as they are."""
     with RunningGateway(UPSTREAM, **given) as gateway:
-        assert gateway.app._settings.server.keepalive == kept  # pyright: ignore[reportPrivateUsage]
+        assert gateway.app._settings.server.keepalive == kept
     settings = settings_from_flags(UPSTREAM)
     with RunningGateway(settings=settings) as gateway:
-        assert gateway.app._settings.server.keepalive == settings.server.keepalive  # pyright: ignore[reportPrivateUsage]
+        assert gateway.app._settings.server.keepalive == settings.server.keepalive

@@ -349,7 +349,7 @@ async def test_a_gateway_keeps_what_its_turns_teach(tmp_path: Path) -> None:
             with gateway_with_ledger(place, f"chat={served.base_url}") as gateway:
                 if restarted:
                     await asyncio.to_thread(call, "GET", f"{gateway.url}/healthz")  # it has started
-                    learnt = gateway.app._serve().learnt  # pyright: ignore[reportPrivateUsage]
+                    learnt = gateway.app._serve().learnt
                     async with asyncio.timeout(180):
                         while not learnt.tallies.all():  # noqa: ASYNC110  it tells nobody
                             await asyncio.sleep(0.01)
@@ -467,6 +467,6 @@ def test_a_gateway_believes_as_long_as_is_set(tmp_path: Path) -> None:
         RunningGateway(settings=load_settings(upstream_flags=[f"chat={served.base_url}"], environment=env)) as gateway,
     ):
         assert post(f"{gateway.base_url}/chat/completions", ASK).status == 200
-        service = gateway.app._service  # pyright: ignore[reportPrivateUsage]
+        service = gateway.app._service
         assert service is not None
         assert service.learnt.keeps == 2 * 86_400.0

@@ -512,7 +512,7 @@ async def test_setting_contents_none_has_no_taps(tmp_path: Path) -> None:
     """A turn whose contents are not kept is not copied: the transport is the gateway's own."""
     settings = settings_from_flags("chat=http://127.0.0.1:9/v1", ledger=LedgerSettings(place=str(tmp_path / "l.db")))
     with RunningGateway(settings=settings) as gateway:
-        inside = gateway.app._inside()  # pyright: ignore[reportPrivateUsage]  what no caller can see
+        inside = gateway.app._inside()
         assert not isinstance(inside.service.transport, Tapping)
 
 

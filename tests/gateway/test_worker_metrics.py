@@ -97,7 +97,7 @@ SharedDirectory(Path(sys.argv[1])).prepare(7)
     assert ended.returncode == (0 if made == 5 else -signal.SIGKILL)
     assert len(list(tmp_path.glob("*.db"))) == made
     for file in tmp_path.glob("*.db"):
-        assert list(MmapedDict.read_all_values_from_file(str(file))) == []  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]  untyped
+        assert list(MmapedDict.read_all_values_from_file(str(file))) == []
     SharedDirectory(tmp_path).bury(7)
     assert not caplog.messages
     assert [file.name for file in tmp_path.iterdir() if "_7." in file.name] == []

@@ -96,7 +96,7 @@ async def test_a_statement_that_takes_too_long_is_no_absence() -> None:
 async def test_a_database_that_is_away_is_asked_by_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the first request waits for a database that does not answer; it is used again as soon as it is back."""
     back = asyncio.Event()
-    look = PostgresStore._look  # pyright: ignore[reportPrivateUsage]  the probe, held until the database is back
+    look = PostgresStore._look
 
     async def late(self: PostgresStore, pool: Any) -> None:
         await back.wait()

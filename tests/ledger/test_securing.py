@@ -99,7 +99,7 @@ async def test_somebody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 async def test_one_that_is_replaced_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever swaps the file between the look and the opening is found out, and nothing is written."""
     path = tmp_path / "l.db"
-    connect = sqlite.SqliteStore._connect  # pyright: ignore[reportPrivateUsage]
+    connect = sqlite.SqliteStore._connect
 
     def swapped(store: sqlite.SqliteStore) -> sqlite3.Connection:
         (tmp_path / "other").write_bytes(b"")

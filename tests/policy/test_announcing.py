@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mustcall.core.tools import ProviderTool, Tool
 from mustcall.policy.reply.announced_calls import (
-    _OPENERS,  # pyright: ignore[reportPrivateUsage]  the table itself
+    _OPENERS,
     announces_call,
 )
 

@@ -345,9 +345,9 @@ def test_problems_under_other_keywords(schema: JsonObject, value: Any, path: str
 def test_compiled_schemas_are_weighed_by_their_patterns(pattern: str, least: int, most: int, form: str) -> None:
     """A pattern of few characters may take a megabyte; one that people write takes a few kilobytes."""
     schema = {"properties": {"a": {"pattern": pattern}}} if form == "value" else {"patternProperties": {pattern: True}}
-    weight = checker._weight("", schema)  # pyright: ignore[reportPrivateUsage]
+    weight = checker._weight("", schema)
     assert weight == 0, "without a pattern in its text none is looked for"
-    weight = checker._weight('"pattern', schema)  # pyright: ignore[reportPrivateUsage]
+    weight = checker._weight('"pattern', schema)
     assert least <= weight <= most
 
 

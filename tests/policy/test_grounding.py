@@ -61,7 +61,7 @@ def fires(triggers: str | tuple[str, ...], text: str) -> bool:
 def test_only_what_a_text_may_hold_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiling a phrase takes milliseconds: it waits for a text that holds the phrase's longest literal, once."""
     made: list[str] = []
-    write = grounding._word  # pyright: ignore[reportPrivateUsage]
+    write = grounding._word
 
     def counted(word: str) -> str:
         made.append(word)

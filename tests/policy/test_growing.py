@@ -90,7 +90,7 @@ def test_of_long_keys_and_texts_little_is_kept() -> None:
         assert growing.feed(begun)
         for _ in range(4_000):
             assert growing.feed("x")
-            held = growing._held  # pyright: ignore[reportPrivateUsage]
+            held = growing._held
             assert held is not None
             assert sum(map(len, held)) <= 1_024
             assert len(held) <= 2

@@ -64,7 +64,7 @@ def test_no_rung_comes_down_to_a_locked_tool(choice: ToolChoice | None, locked: 
             if here is locked and isinstance(there, Tool)
         )
         for place, rung in enumerate(turn_state.plan.rungs):
-            turn_state._place, turn_state._shaped = place, None  # pyright: ignore[reportPrivateUsage]  each rung in turn
+            turn_state._place, turn_state._shaped = place, None
             shaped = turn_state.shaped()
             chosen = shaped.request.tool_choice
             assert chosen is None or chosen.mode is not ChoiceMode.NAMED

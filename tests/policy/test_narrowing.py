@@ -67,7 +67,7 @@ def test_a_rules_target_is_in_every_rung(rules: tuple[GroundingRule, ...]) -> No
     for profile in PROFILES:
         turn_state = make_turn_state(request(), profile, "up", controls=Controls(), wording=Wording(), rules=rules)
         for place, rung in enumerate(turn_state.plan.rungs):
-            turn_state._place, turn_state._shaped = place, None  # pyright: ignore[reportPrivateUsage]  each rung in turn
+            turn_state._place, turn_state._shaped = place, None
             shaped = turn_state.shaped()
             output = shaped.request.output
             form = msgspec.json.encode([shaped.extra, output.schema if output is not None else None]).decode()

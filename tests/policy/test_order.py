@@ -414,7 +414,7 @@ def test_messages_that_were_seen_before_change_nothing(
 def test_only_new_messages_are_read(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule 105: a request that goes on from the last one costs the reading of what it adds, and no history walk."""
     read: list[Message] = []
-    make = order._traits_of  # pyright: ignore[reportPrivateUsage]
+    make = order._traits_of
 
     def counted(message: Message) -> Any:
         read.append(message)

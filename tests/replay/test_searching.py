@@ -17,7 +17,7 @@ def search(rate: float, seed: int, most: int) -> tuple[bool, int]:
     """Search once; return whether exactly the tool and the message were found, and the calls that were made."""
     chance = random.Random(seed)
     run = Reducer[dict[str, object]](most, lambda verdict: verdict == "ok").run(BODY, phases_for(Wire.CHAT))
-    calls = 0
+    calls, found = 0, None
     try:
         candidate = next(run)
         while True:
@@ -26,6 +26,7 @@ def search(rate: float, seed: int, most: int) -> tuple[bool, int]:
             candidate = run.send("bad" if fails and chance.random() < rate else "ok")
     except StopIteration as ended:
         found = ended.value
+    assert found is not None
     left = found.result
     exact = bool(found.verdict) and names(left) == [CULPRIT] and len(left["messages"]) == 1
     return exact, calls

@@ -257,7 +257,7 @@ class Stage:
     def forget(self) -> None:
         """Let the gateways forget what turns have taught them (rule 139): what one test teaches changes the next."""
         for gateway in self._gateways.values():
-            service = gateway.app._service  # pyright: ignore[reportPrivateUsage]
+            service = gateway.app._service
             if service is not None:
                 service.learnt.__init__()
 

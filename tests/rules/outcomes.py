@@ -65,13 +65,13 @@ def _is_stream(answer: Response) -> bool:
 
 def _error_of(body: Json) -> Json:
     inner = body.get("error")
-    return inner if isinstance(inner, dict) else body  # pyright: ignore[reportUnknownVariableType]  JSON
+    return inner if isinstance(inner, dict) else body
 
 
 def _arguments(text: str) -> Json:
     value = json.loads(text)
     assert type(value) is dict, f"arguments are an object: {text}"
-    return value  # pyright: ignore[reportUnknownVariableType]  JSON
+    return value
 
 
 def _finish(word: str | None) -> str:

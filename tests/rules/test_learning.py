@@ -349,7 +349,7 @@ class Process:
     ) -> list[Json]:
         """Take a forced turn whose attempts are answered like this, within 100 seconds; return what was sent."""
         self.transport = _Answering(self.clock, seconds, *answers)
-        self.turns._transport = self.transport  # pyright: ignore[reportPrivateUsage]
+        self.turns._transport = self.transport
         body = json.dumps(request("chat", model=model, choice="get_weather", stream=stream)).encode()
         came = await self.turns.take(
             inbound(Wire.CHAT, body, stream=stream),

@@ -392,7 +392,7 @@ def test_what_was_learnt_outlives_the_process(tmp_path: Path) -> None:
             ask(gateway, Wire.CHAT, body)
         with RunningGateway(settings=settings) as gateway:
             call("GET", f"{gateway.url}/healthz")  # it has started
-            learnt = gateway.app._serve().learnt  # pyright: ignore[reportPrivateUsage]
+            learnt = gateway.app._serve().learnt
             while not learnt.size:  # it is read in the background, and nobody is told
                 time.sleep(0.01)
             ask(gateway, Wire.CHAT, body)

@@ -123,7 +123,7 @@ def kept_answers(file: Path = FILE, hidden: str = "") -> Generator[None]:
     if mode == "real":
         yield
         return
-    load: Callable[[Path, int], Any] = engine._load  # pyright: ignore[reportPrivateUsage]
+    load: Callable[[Path, int], Any] = engine._load
 
     def answered(path: Path, context: int) -> Answered:
         identity = f"{path.name} {path.stat().st_size} {context} {version('xllamacpp')}"

@@ -48,7 +48,7 @@ class FileServer:
             def do_GET(self) -> None:
                 server._answer(self)
 
-            def log_message(self, *_: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+            def log_message(self, *_: object) -> None:  # pyrefly: ignore[bad-override]
                 """Say nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -23,7 +23,7 @@ from mustcall.engine import exchange
 from mustcall.engine.attempts import sending as sending_attempts
 from mustcall.engine.turn import EngineTurn
 from mustcall.testing import Answer, Recorded, ScriptedModel, ScriptedUpstream
-from mustcall.testing.model import _Script  # pyright: ignore[reportPrivateUsage]
+from mustcall.testing.model import _Script
 from mustcall.testing.transport import FakeReply, FakeTransport
 from mustcall.upstream.http import HttpTransport
 from mustcall.upstream.seam import UpstreamCall
@@ -127,8 +127,8 @@ def watch_upstreams() -> None:
 
 def _note_calls() -> None:
     """Note what arrives: at a port, at a scripted model, at a fake transport."""
-    start, answer = ScriptedUpstream.start, ScriptedUpstream._answer  # pyright: ignore[reportPrivateUsage]
-    say, send = _Script._answer, FakeTransport.send  # pyright: ignore[reportPrivateUsage]
+    start, answer = ScriptedUpstream.start, ScriptedUpstream._answer
+    say, send = _Script._answer, FakeTransport.send
 
     @wraps(start)
     def starting(self: ScriptedUpstream) -> ScriptedUpstream:
@@ -155,14 +155,14 @@ def _note_calls() -> None:
         return await send(self, call)
 
     ScriptedUpstream.start = starting  # type: ignore[assignment]  it returns itself
-    ScriptedUpstream._answer = answering  # pyright: ignore[reportPrivateUsage]
-    _Script._answer = saying  # pyright: ignore[reportPrivateUsage]
-    FakeTransport.send = sending
+    ScriptedUpstream._answer = answering  # pyrefly: ignore[method-assign]  watched
+    _Script._answer = saying  # pyrefly: ignore[method-assign]  watched
+    FakeTransport.send = sending  # pyrefly: ignore[method-assign]  watched
 
 
 def _note_turns() -> None:
     """Note each turn, each exchange that is forwarded without being read, and each that the engine is no part of."""
-    begin, send = EngineTurn.__init__, exchange.send_patiently  # pyright: ignore[reportPrivateImportUsage]
+    begin, send = EngineTurn.__init__, exchange.send_patiently
     carry = HttpTransport.send
 
     @wraps(begin)
@@ -189,15 +189,15 @@ def _note_turns() -> None:
             _count_turn(self, call.url)
         return await carry(self, call)
 
-    EngineTurn.__init__ = beginning
-    exchange.send_patiently = forwarding  # pyright: ignore[reportPrivateImportUsage]
-    sending_attempts.send_patiently = trying  # pyright: ignore[reportPrivateImportUsage]
-    HttpTransport.send = carrying
+    EngineTurn.__init__ = beginning  # pyrefly: ignore[method-assign]  watched
+    exchange.send_patiently = forwarding
+    sending_attempts.send_patiently = trying
+    HttpTransport.send = carrying  # pyrefly: ignore[method-assign]  watched
 
 
 def _tally(upstream: object) -> _Tally:
     """Return the tally of an upstream in the running test."""
-    held = upstream._script if isinstance(upstream, ScriptedModel) else upstream  # pyright: ignore[reportPrivateUsage]
+    held = upstream._script if isinstance(upstream, ScriptedModel) else upstream
     tally = _tally_of.get(held)
     if tally is None:
         tally = _tally_of[held] = _Tally()

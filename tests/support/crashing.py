@@ -177,7 +177,7 @@ def warm_up() -> None:
 # --- the child ----------------------------------------------------------------------------------------------------
 
 
-def launch(job: Job, *, at: int = 0, blow: int = signal.SIGKILL, effects: bool = True) -> int:
+def launch(job: Job, *, at: int = 0, blow: int = signal.SIGKILL, effects: bool = True) -> int:  # pyrefly: ignore[bad-return]
     """Begin or go on with a run in a child; return its process id. `at` is the point at which it is struck."""
     pid = os.fork()
     if pid:

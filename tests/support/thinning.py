@@ -61,7 +61,7 @@ def thinned(items: Sequence[pytest.Item]) -> set[pytest.Item]:
 def _rows(grid: Sequence[pytest.Function]) -> tuple[_Row, ...] | None:
     """Return the values of each test as numbers, None unless they are a whole product of three or more parameters."""
     marks = [_names(mark) for mark in grid[0].iter_markers("parametrize")]
-    specs: list[Any] = [item.callspec for item in grid]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    specs: list[Any] = [item.callspec for item in grid]
     named = {name for names in marks for name in names}
     if any(set(spec.indices) != named for spec in specs):  # fixtures with parameters of their own
         return None

@@ -121,7 +121,7 @@ async def take(
     if left is not None:
         leave(transport, left)
     turns = turns or Turns(transport, FakeClock(), OperatorSettings())
-    turns._transport = transport  # pyright: ignore[reportPrivateUsage]
+    turns._transport = transport
     progress = progress or TurnProgress()
     try:
         got = await turns.take(

@@ -111,8 +111,8 @@ def _end(code: int) -> None:
 
     Where the output cannot be written, return: the interpreter has its own words and exit code for that.
     """
-    threading._shutdown()  # type: ignore[attr-defined]  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType]
-    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
     gc.collect()  # what is left of this command, and says so when it goes; the imports stay frozen
     try:
         sys.stdout.flush()

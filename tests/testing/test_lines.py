@@ -36,10 +36,10 @@ TEXT = Turn(Say("Sunny."))
 NO_REPLIES = [
     pytest.param(None, r"request 1 must be a text, .* got None: a function of the script must return", id="nothing"),
     pytest.param(3, r"request 1 must be a text, a Call, .* got 3", id="number"),
-    pytest.param(Turn("x"), r"request 1 has the part 'x', .* write Turn\(Say\('x'\)\)", id="bare text"),  # pyright: ignore[reportArgumentType]  that is the point
-    pytest.param(Turn(3), r"request 1 has the part 3, .* write Turn\(Say\(", id="odd part"),  # pyright: ignore[reportArgumentType]  that is the point
-    pytest.param(Hang(None), r"answer of Hang in .* request 1 must be .* got None", id="wrapped"),  # pyright: ignore[reportArgumentType]  that is the point
-    pytest.param(StreamError("x"), r"turn of StreamError in .* must be a Turn, got 'x'", id="stream error"),  # pyright: ignore[reportArgumentType]  that is the point
+    pytest.param(Turn("x"), r"request 1 has the part 'x', .* write Turn\(Say\('x'\)\)", id="bare text"),  # pyrefly: ignore[bad-argument-type]  wrong on purpose
+    pytest.param(Turn(3), r"request 1 has the part 3, .* write Turn\(Say\(", id="odd part"),  # pyrefly: ignore[bad-argument-type]  wrong on purpose
+    pytest.param(Hang(None), r"answer of Hang in .* request 1 must be .* got None", id="wrapped"),  # pyrefly: ignore[bad-argument-type]  wrong on purpose
+    pytest.param(StreamError("x"), r"turn of StreamError in .* must be a Turn, got 'x'", id="stream error"),  # pyrefly: ignore[bad-argument-type]  wrong on purpose
 ]
 
 

@@ -61,16 +61,16 @@ def test_sdk_reads_every_turn(name: str, streamed: bool) -> None:
         else:
             completion = client.chat.completions.create(model="m", messages=ASK)
     message = completion.choices[0].message
-    calls: list[ChatCompletionMessageFunctionToolCall] = message.tool_calls or []
+    calls: list[ChatCompletionMessageFunctionToolCall] = message.tool_calls or []  # pyrefly: ignore[bad-assignment]
     said = "".join(part.text for part in turn.parts if isinstance(part, Say))
     assert (message.content or "") == said
     assert (message.refusal or "") == "".join(part.text for part in turn.parts if isinstance(part, Refuse))
     assert [call.function.name for call in calls] == [call.name for call in turn.calls]
     assert completion.choices[0].finish_reason == FINISHES.get(name, "stop")
-    assert completion.usage.prompt_tokens == 25
-    assert completion.usage.completion_tokens == 12
+    assert completion.usage.prompt_tokens == 25  # pyrefly: ignore[missing-attribute]
+    assert completion.usage.completion_tokens == 12  # pyrefly: ignore[missing-attribute]
     if any(isinstance(part, Think) for part in turn.parts):
-        assert message.reasoning_content == "The user wants f."
+        assert message.reasoning_content == "The user wants f."  # pyrefly: ignore[missing-attribute]
 
 
 def test_stream_is_the_canonical_sequence() -> None:

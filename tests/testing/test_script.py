@@ -12,9 +12,9 @@ def test_turns_are_frozen_values() -> None:
     assert Turn(Say("a"), finish="stop") == Turn(Say("a"), finish="stop")
     assert Turn(Say("a")) != Turn(Say("b"))
     with pytest.raises(dataclasses.FrozenInstanceError):
-        Turn(Say("a")).finish = "length"  # pyright: ignore[reportAttributeAccessIssue]  that is the point
+        Turn(Say("a")).finish = "length"  # pyrefly: ignore[read-only]  wrong on purpose
     with pytest.raises(AttributeError):
-        Hang(Turn()).after = 5  # pyright: ignore[reportAttributeAccessIssue]  that is the point
+        Hang(Turn()).after = 5  # pyrefly: ignore[read-only]  wrong on purpose
 
 
 def test_finish_follows_the_parts_unless_given() -> None:

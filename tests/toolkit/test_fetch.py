@@ -29,7 +29,7 @@ SECRET = b"the metadata of the cloud"
 @pytest.fixture(autouse=True)
 def stay_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test leave the machine, also where the code under test is wrong."""
-    connect = Dialler._connect  # pyright: ignore[reportPrivateUsage]
+    connect = Dialler._connect
 
     async def guarded(self: Dialler, address: Any) -> socket.socket:
         assert address[4][0].startswith("127."), f"a connection to {address[4][0]}"

@@ -16,7 +16,7 @@ from mustcall.core.parts import Image, Text
 from mustcall.engine.tooling.definition import SourcedTool, ToolSource
 from mustcall.toolkit.mcp import (
     McpServer,
-    _Listed,  # pyright: ignore[reportPrivateUsage]  what a server says of a tool
+    _Listed,
     legal_name,
 )
 from support.counting import counted_lines
@@ -244,7 +244,7 @@ def test_many_tools_are_no_more_than_many_times_one() -> None:
         server = McpServer("python server.py")
         listed = [_Listed(name=f"tool {number}", input_schema={}) for number in range(count)]
         with counted_lines() as lines:
-            named = [[server._offer(tool).name for tool in listed] for _ in range(2)]  # pyright: ignore[reportPrivateUsage]
+            named = [[server._offer(tool).name for tool in listed] for _ in range(2)]
         assert named[0] == named[1]
         assert len(set(named[0])) == count
         return lines.run

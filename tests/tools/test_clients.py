@@ -211,7 +211,7 @@ def read_responses(told: list[dict[str, Any]]) -> tuple[str, str, list[tuple[str
             case _:
                 pass
     assert [event["sequence_number"] for event in told] == list(range(len(told)))
-    return *texts.values(), [(name, arguments) for name, arguments in calls.values()]  # pyright: ignore[reportReturnType]
+    return *texts.values(), [(name, arguments) for name, arguments in calls.values()]  # pyrefly: ignore[bad-return]
 
 
 def read_messages(told: list[dict[str, Any]]) -> tuple[str, str, list[tuple[str, str]]]:

@@ -84,12 +84,12 @@ def test_an_answer_that_was_given_up_is_not_kept(tmp_path: Path) -> None:
 
 def test_the_model_itself_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """`MUSTCALL_TEST_MODEL=real` leaves the engine as it is; otherwise it is replaced for so long as is said."""
-    load = engine._load  # pyright: ignore[reportPrivateUsage]
+    load = engine._load
     for mode, same in (("real", True), ("", False), ("record", False)):
         monkeypatch.setenv("MUSTCALL_TEST_MODEL", mode)
         with kept_answers():
-            assert (engine._load is load) is same  # pyright: ignore[reportPrivateUsage]
-        assert engine._load is load  # pyright: ignore[reportPrivateUsage]
+            assert (engine._load is load) is same
+        assert engine._load is load
 
 
 def test_a_servers_answer_is_kept_under_its_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_a_servers_answer_is_kept_under_its_request(tmp_path: Path, monkeypatch:
     KeptServer(file=file).keep(*asked, answer)
     monkeypatch.setattr(misses, "_asked", [])
     monkeypatch.setenv("MUSTCALL_TEST_MODEL", "")
-    served._known.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    served._known.cache_clear()
     kept = KeptServer(file=file)
     assert kept.known(*asked) == answer
     assert misses.told() == []

@@ -185,7 +185,7 @@ async def test_a_large_body_is_put_together_beside_the_loop(
 ) -> None:
     """Rule 113: copying megabytes is no work of the loop; a body of one piece or of little is not handed about."""
     threads: list[int] = []
-    join = bounds._join  # pyright: ignore[reportPrivateUsage]
+    join = bounds._join
 
     def noted(given: list[bytes]) -> bytes:
         threads.append(threading.get_ident())

@@ -324,7 +324,7 @@ def test_writing_waits_for_the_transport(size: int) -> None:
             write(data)
             ends.connection.pause_writing()
 
-        ends.line.write = write_and_pause
+        ends.line.write = write_and_pause  # pyrefly: ignore[method-assign]  watched
         ends.begin(body)
         while b"".join(ends.line.written) != b"POST / HTTP/1.1\r\n\r\n" + body:
             written = len(ends.line.written)

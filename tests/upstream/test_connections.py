@@ -427,7 +427,7 @@ async def test_slow_consumer_slows_the_upstream(transport: HttpTransport) -> Non
         size = len(await anext(chunks))
         await within_reason(stalled)
         assert sent < total / 2
-        connection = reply._connection  # pyright: ignore[reportPrivateUsage]
+        connection = reply._connection
         assert connection is not None
         assert HIGH_WATER < sum(map(len, connection.pieces)) <= 2 * HIGH_WATER
         async for more in chunks:

@@ -1,5 +1,7 @@
 """What an upstream is sent besides the body, as a table: provider headers, one key, and the endpoint's own words."""
 
+from typing import Any
+
 import pytest
 
 from mustcall.core.origin import Wire
@@ -15,9 +17,9 @@ VERSION = {"anthropic-version": "2023-06-01"}
 OPENAI = [Wire.CHAT, Wire.RESPONSES]
 
 
-def endpoint(wire: Wire = Wire.CHAT, **fields: object) -> Endpoint:
+def endpoint(wire: Wire = Wire.CHAT, **fields: Any) -> Endpoint:
     """An endpoint that differs in these fields."""
-    return Endpoint(name="up", wire=wire, base_url="http://up/v1", **fields)  # pyright: ignore[reportArgumentType]
+    return Endpoint(name="up", wire=wire, base_url="http://up/v1", **fields)
 
 
 def keys(headers: dict[str, str]) -> dict[str, str]:

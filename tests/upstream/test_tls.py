@@ -16,7 +16,7 @@ from support.secure import CERTIFICATE, secure
 
 
 @pytest.fixture
-def _trusted(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+def _trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE / "cert.pem"))
 
 

@@ -370,7 +370,7 @@ def test_bodies_that_came_once_do_not_push_out_conversations() -> None:
 
 
 @pytest.fixture(scope="module")
-def _settled() -> None:  # pyright: ignore[reportUnusedFunction]
+def _settled() -> None:
     """Leave all that is there out of garbage collection, once: each measurement collects, and walks the rest only."""
     gc.collect()
     gc.freeze()

@@ -180,7 +180,7 @@ def test_rising_numbers_are_told_from_others(written: list[str], above: int) -> 
     form = re.compile(r"(?:0|[1-9][0-9]{0,14})", re.ASCII)
     numbers = [int(each) for each in written] if all(form.fullmatch(each) for each in written) else []
     rises = bool(numbers) and all(one < other for one, other in pairwise([above, *numbers]))
-    found = delta_template._last_rising([each.encode() for each in written], above)  # pyright: ignore[reportPrivateUsage]
+    found = delta_template._last_rising([each.encode() for each in written], above)
     assert found == (numbers[-1] if rises else None)
 
 

@@ -133,7 +133,7 @@ def test_partial_line_is_kept_in_fragments() -> None:
     pieces = [b"data: ", *([b"xy"] * 1000)]
     for piece in pieces:
         assert decoder.feed(piece) == []
-    assert decoder._framer._held == pieces  # pyright: ignore[reportPrivateUsage]
+    assert decoder._framer._held == pieces
     assert decoder.feed(b"\n\n") == [SseEvent("", b"xy" * 1000)]
 
 
@@ -207,8 +207,8 @@ def test_framer_searches_each_byte_once() -> None:
     framer = SseFramer()
     for _ in range(1000):
         assert framer.feed(b"xy") == b""
-    assert len(framer._held) == 1000  # pyright: ignore[reportPrivateUsage]
-    assert framer._overlap == b"y"  # pyright: ignore[reportPrivateUsage]
+    assert len(framer._held) == 1000
+    assert framer._overlap == b"y"
 
 
 _LINES = st.sampled_from([b"data: a", b"data:b", b"data: ", b"event: e", b"event:f", b": c", b"id: 1", b"", b"", b"x"])
@@ -218,14 +218,14 @@ _LINES = st.sampled_from([b"data: a", b"data:b", b"data: ", b"event: e", b"event
 def test_the_quick_reader_agrees_with_the_standard_one(lines: list[bytes]) -> None:
     """A block the quick reader takes is read as the line reader reads it."""
     block = b"\n".join(lines) + b"\n\n"
-    quick = sse._read_usual(block)  # pyright: ignore[reportPrivateUsage]
-    assert quick is None or quick == sse._read_lines(block)  # pyright: ignore[reportPrivateUsage]
+    quick = sse._read_usual(block)
+    assert quick is None or quick == sse._read_lines(block)
 
 
 def test_the_quick_reader_takes_the_usual_forms() -> None:
     """Chat's data-only events and the other wires' named ones are the quick forms."""
-    assert sse._read_usual(b"data: 1\n\ndata: 2\n\n") == [SseEvent("", b"1"), SseEvent("", b"2")]  # pyright: ignore[reportPrivateUsage]
-    assert sse._read_usual(b"event: a\ndata: 1\n\nevent: b\ndata: 2\n\n") == [  # pyright: ignore[reportPrivateUsage]
+    assert sse._read_usual(b"data: 1\n\ndata: 2\n\n") == [SseEvent("", b"1"), SseEvent("", b"2")]
+    assert sse._read_usual(b"event: a\ndata: 1\n\nevent: b\ndata: 2\n\n") == [
         SseEvent("a", b"1"),
         SseEvent("b", b"2"),
     ]

@@ -76,7 +76,7 @@ def weigh_structure(value: dict[str, Any] | list[Any]) -> int | None:
             return None
         size += getsizeof(one) + _LEAF * count
         inner = one.values() if isinstance(one, dict) else one
-        waiting += [each for each in inner if isinstance(each, dict | list)]
+        waiting += [each for each in inner if isinstance(each, (dict, list))]
     return size
 
 

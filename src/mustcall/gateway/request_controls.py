@@ -104,7 +104,7 @@ def take_controls(
     if _KEY in body if fields is None else _FIELD in fields:
         body, extension = _split(body)
         bounds: Any = extension.pop("limits", None)
-        if not isinstance(bounds, dict | None):
+        if bounds is not None and not isinstance(bounds, dict):
             raise InvalidRequest("`mustcall.limits` must be an object", param=_FIELD)
         limits |= bounds or {}
         changes |= extension

@@ -6,7 +6,7 @@ another. Whether something that other tenants know counts is decided by those wh
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 __all__ = ["PerTenant"]
 
@@ -15,7 +15,7 @@ _Key = tuple[str, str]
 
 #: Tenants of which something is kept; the one used longest ago goes first.
 _MOST_TENANTS = 1024
-_NOBODY: Mapping[str, object] = {}
+_NOBODY: Mapping[str, Any] = {}
 
 
 class PerTenant(Generic[T]):
@@ -35,7 +35,7 @@ class PerTenant(Generic[T]):
 
     def known(self, endpoint: str, model: str) -> Mapping[str, T]:
         """Return what is known of a model, by tenant."""
-        return self._by_model.get((endpoint, model), _NOBODY)  # pyright: ignore[reportReturnType]  it is empty
+        return self._by_model.get((endpoint, model), _NOBODY)
 
     def put(self, endpoint: str, model: str, tenant: str, value: T) -> None:
         """Keep a value, as the one used last; what is beyond the bounds is forgotten."""

@@ -7,7 +7,7 @@ processes, once in a while. Importing this imports the client; nobody does who h
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
@@ -122,7 +122,8 @@ HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], str]] = {
     ),
 }
 #: With how several processes are put together.
-GAUGES: dict[str, tuple[str, tuple[str, ...], str, str]] = {
+_Mode = Literal["livemax", "livemin", "livesum"]
+GAUGES: dict[str, tuple[str, tuple[str, ...], str, _Mode]] = {
     "info": ("mustcall_info", ("version",), "The running version.", "livemax"),
     "start": ("mustcall_start_time_seconds", (), "Start time of the oldest process, Unix time.", "livemin"),
     "in_flight": ("mustcall_requests_in_flight", (), "Requests in progress.", "livesum"),
@@ -164,8 +165,8 @@ class _Buckets(Histogram):
     """A histogram that many observations are added to at once."""
 
     def add(self, counts: Sequence[float], total: float) -> None:
-        self._sum.inc(total)  # pyright: ignore[reportUnknownMemberType]  its values have no types
-        buckets = cast("list[Any]", self._buckets)  # pyright: ignore[reportUnknownMemberType]  the same
+        self._sum.inc(total)
+        buckets = cast("list[Any]", self._buckets)
         for bucket, count in zip(buckets, counts, strict=True):
             if count:
                 bucket.inc(count)
@@ -195,7 +196,7 @@ class Metrics:
             for key, (name, labels, told) in HISTOGRAMS.items()
         }
         self._gauges = {
-            key: Gauge(name, told, labels, registry=registry, multiprocess_mode=mode)  # pyright: ignore[reportArgumentType]  one of its words
+            key: Gauge(name, told, labels, registry=registry, multiprocess_mode=mode)
             for key, (name, labels, told, mode) in GAUGES.items()
         }
         self._dropped: dict[str, int] = {}
@@ -242,7 +243,7 @@ class Metrics:
         if self._shared is None:
             return generate_latest(self._registry)
         together = CollectorRegistry()
-        MultiProcessCollector(together, str(self._shared.path))  # pyright: ignore[reportUnknownMemberType]  untyped
+        MultiProcessCollector(together, str(self._shared.path))
         with self._shared.read():
             return generate_latest(together)
 

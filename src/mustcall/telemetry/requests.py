@@ -54,7 +54,7 @@ class RequestLine(msgspec.Struct, frozen=True, gc=False):
 class _Told(RequestLine, frozen=True, tag_field="event", tag="request"):
     """A line as programs read it."""
 
-    at: str  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]  as people write it
+    at: str  # pyrefly: ignore[bad-override]  as people write it
 
 
 def as_json(line: RequestLine) -> str:

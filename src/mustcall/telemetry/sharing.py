@@ -108,7 +108,7 @@ class SharedDirectory:
 def _set_aside(file: Path, size: int) -> None:
     """Let a file have so many bytes of the disk; raise `OSError` where they are not to be had.
 
-    A new file gets its name when it has its bytes: a process may be killed in between, and nobody can read an empty one.
+    A new file gets its name when it has its bytes: a process may be killed before, and nobody can read an empty one.
     """
     unnamed = file if file.exists() else file.with_suffix(".new")
     try:

@@ -79,7 +79,7 @@ def read_line(line: object, what: str = "the answer") -> Answer:
 
 
 def _check_script(script: object) -> None:
-    if callable(script) or (isinstance(script, Iterable) and not isinstance(script, str | bytes | Mapping)):
+    if callable(script) or (isinstance(script, Iterable) and not isinstance(script, (str, bytes, Mapping))):
         return
     given = cast("object", script)
     fix = f"[{_shown(given)}]" if isinstance(given, str) else '["Hello."]'

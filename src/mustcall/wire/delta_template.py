@@ -167,7 +167,7 @@ class DeltaTemplate:
         last = None
         if self._before is not None:
             mark = self._before[:1]
-            numbers, marks, rests = zip(*map(bytes.partition, texts, repeat(mark)), strict=True)
+            numbers, marks, rests = zip(*map(bytes.partition, parts, repeat(mark)), strict=True)
             last = _last_rising(numbers, -1 if self.number is None else self.number)
             if last is None or marks.count(mark) != len(marks):
                 return None, None

@@ -237,10 +237,10 @@ def opt_str(obj: Mapping[str, Any], key: str) -> str | None:
 
 def opt_int(obj: Mapping[str, Any], key: str) -> int | None:
     """Return an integer field (a whole float counts), None if absent or null."""
-    value = obj.get(key)
+    value: object = obj.get(key)
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float) and value.is_integer():  # pyrefly: ignore[missing-attribute]
         return int(value)
     raise ShapeError("an integer", value, key)
 

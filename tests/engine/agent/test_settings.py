@@ -50,16 +50,16 @@ def count(n: int) -> str:
         ({"timeout": float("nan")}, "timeout must be above 0 seconds, got nan"),
         ({"on_unmet": "bogus"}, "on_unmet must be one of answer, error, got 'bogus'"),
         ({"controls": {"hold": True}}, "controls must be Controls"),
-        ({"controls": Controls(hops="2")}, "controls: Expected `int`, got `str` - at `$.hops`"),  # pyright: ignore[reportArgumentType]
+        ({"controls": Controls(hops="2")}, "controls: Expected `int`, got `str` - at `$.hops`"),  # pyrefly: ignore[bad-argument-type]  wrong on purpose
         ({"options": {"temperature": 0}}, "options must be Options"),
-        ({"options": Options(stop=3)}, "options: Expected `array`, got `int` - at `$.stop`"),  # pyright: ignore[reportArgumentType]
+        ({"options": Options(stop=3)}, "options: Expected `array`, got `int` - at `$.stop`"),  # pyrefly: ignore[bad-argument-type]  wrong on purpose
         ({"options": Options(extra={"x": object()})}, "options: "),
         ({"wording": 3}, "wording must be Wording, got 3"),
         ({"compaction": 3}, "compaction must be Compaction, got 3"),
         ({"instructions": 3}, "instructions must be str, got 3"),
         ({"model": 3}, "model must be str, got 3"),
         ({"budget": {"cost_usd": 1}}, "budget must be "),
-        ({"budget": Caps(calls="1")}, "budget: Expected `int`, got `str` - at `$.calls`"),  # pyright: ignore[reportArgumentType]
+        ({"budget": Caps(calls="1")}, "budget: Expected `int`, got `str` - at `$.calls`"),  # pyrefly: ignore[bad-argument-type]  wrong on purpose
         ({"hooks": [3]}, "hooks must be functions, got 3"),
         ({"before_step": [3]}, "before_step must be functions, got 3"),
         ({"approve": 3}, "approve must be functions, got 3"),
@@ -75,24 +75,24 @@ def test_a_wrong_type_is_an_error_at_once(settings: dict[str, Any], said: str) -
 def test_words_of_a_budget() -> None:
     """Rule 94: a cap holds also where its mode is written as a word; another word is an error."""
     model = ScriptedModel(lambda seen: Call("count", {"n": len(seen.body["messages"])}))
-    agent = Agent(model, tools=[count], budget=Budget(caps=Caps(calls=2), mode="enforce"), max_steps=8)  # pyright: ignore[reportArgumentType]
+    agent = Agent(model, tools=[count], budget=Budget(caps=Caps(calls=2), mode="enforce"), max_steps=8)  # pyrefly: ignore[bad-argument-type]  wrong on purpose
     with pytest.raises(BudgetSpent):
         agent.run_sync("go")
     assert len(model.requests) == 2
     for kind in (Budget, TurnCap):
         with pytest.raises(ConfigError, match="mode is 'bogus'; it can be 'warn', 'enforce', 'off'"):
-            kind(mode="bogus")  # pyright: ignore[reportArgumentType]
+            kind(mode="bogus")  # pyrefly: ignore[bad-argument-type]  wrong on purpose
     with pytest.raises(ConfigError, match="protocol is 'bogus'"):
-        Controls(protocol="bogus")  # pyright: ignore[reportArgumentType]
+        Controls(protocol="bogus")  # pyrefly: ignore[bad-argument-type]  wrong on purpose
 
 
 @pytest.mark.parametrize(
     "settings",
     [
         {"timeout": float("inf")},
-        {"options": Options(max_tokens=100.0)},  # pyright: ignore[reportArgumentType]
+        {"options": Options(max_tokens=100.0)},  # pyrefly: ignore[bad-argument-type]  wrong on purpose
         {"options": Options(extra=MappingProxyType({"seed": 1}))},
-        {"budget": Caps(tokens=1e6)},  # pyright: ignore[reportArgumentType]
+        {"budget": Caps(tokens=1e6)},  # pyrefly: ignore[bad-argument-type]  wrong on purpose
         {"budget": Budget(caps=Caps(cost_usd=1))},
         {"controls": Controls(session=type("Name", (str,), {})("s"))},
     ],
@@ -108,7 +108,7 @@ def test_a_prompt_may_be_any_messages() -> None:
     """Messages that are made one by one are a prompt, as a list of them is."""
     model = ScriptedModel(["hello"])
     said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
-    assert Agent(model).run_sync(each for each in [*said, {"role": "user", "content": "three"}]).text == "hello"  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert Agent(model).run_sync(each for each in [*said, {"role": "user", "content": "three"}]).text == "hello"  # type: ignore[arg-type]
     assert [each["content"] for each in model.requests[0].body["messages"]] == ["one", "two", "three"]
 
 
@@ -121,7 +121,7 @@ def test_a_prompt_may_be_any_messages() -> None:
         {"role": "user", "content": "x"},
         b"x",
         Text(text="x"),
-        Message(role="user", parts="hi"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        Message(role="user", parts="hi"),  # type: ignore[arg-type]
     ],
 )
 def test_a_prompt_that_is_none(prompt: Any) -> None:

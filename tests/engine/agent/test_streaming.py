@@ -210,7 +210,7 @@ async def test_a_slow_reader_holds_the_run_back() -> None:
     with ScriptedUpstream(many) as upstream:
         events = agent_on(upstream, "chat", max_steps=500).stream("Weather?")
         await anext(events)
-        while not events._queue.full():  # noqa: ASYNC110  # pyright: ignore[reportPrivateUsage]
+        while not events._queue.full():  # noqa: ASYNC110
             await asyncio.sleep(0)
         seen = len(upstream.requests)
         for _ in range(50):

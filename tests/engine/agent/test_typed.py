@@ -229,8 +229,8 @@ async def test_a_trace_for_people() -> None:
     assert "fail(text='<b>')" in lines[1]
     assert "failed: KeyError: '<b>'" in lines[1]
     assert "It <failed>." in lines[3]
-    shown = result._repr_html_()  # pyright: ignore[reportPrivateUsage]  as a notebook calls it
-    assert shown == trace._repr_html_()  # pyright: ignore[reportPrivateUsage]
+    shown = result._repr_html_()
+    assert shown == trace._repr_html_()
     assert shown.count("<tr>") == 1 + len(trace.rows)
     assert "&lt;b&gt;" in shown
     assert "<b>" not in shown

@@ -65,11 +65,11 @@ def grows(before: Any, after: Any) -> bool:
     if isinstance(before, dict):
         if not isinstance(after, dict):
             return False
-        return all(key in after and grows(value, after[key]) for key, value in before.items())  # type: ignore[misc]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return all(key in after and grows(value, after[key]) for key, value in before.items())  # type: ignore[misc]
     if isinstance(before, list):
         if not isinstance(after, list):
             return False
-        return len(before) <= len(after) and all(map(grows, before, after))  # pyright: ignore[reportUnknownArgumentType]
+        return len(before) <= len(after) and all(map(grows, before, after))
     if isinstance(before, str):
         return isinstance(after, str) and after.startswith(before)
     return before == after

@@ -157,7 +157,7 @@ async def test_a_run_that_waits_is_not_gone_on_with_from_an_old_list(
         (listed,) = await ledger.runs(status=RunStatus.QUEUED, kind=KIND, most=1)
         await agent.runs.put("r", RunStatus.WAITING)
         worker = Worker(agent, queue, beat=0.01)
-        await worker._carry_out(task_of(listed.id, listed.fence))  # pyright: ignore[reportPrivateUsage]
+        await worker._carry_out(task_of(listed.id, listed.fence))
     assert tries == []
 
 
@@ -278,7 +278,7 @@ async def test_a_launch_that_nobody_waits_for_is_undone(monkeypatch: pytest.Monk
     def launch(engine: DbosEngine, *_: Any) -> None:
         begun.set()
         assert go_on.wait(180)
-        engine._launched = True  # pyright: ignore[reportPrivateUsage]
+        engine._launched = True
 
     async def deserted(_: Sequence[tuple[str, float]]) -> list[str]:
         return []

@@ -252,11 +252,11 @@ def unnamed(*args: int) -> None:
     """No names."""
 
 
-def untyped(x) -> None:  # noqa: ANN001  # pyright: ignore[reportMissingParameterType, reportUnknownParameterType]
+def untyped(x) -> None:  # pyrefly: ignore[implicit-any-parameter]  # noqa: ANN001
     """No type."""
 
 
-def unknown(x: "Nowhere") -> None:  # noqa: F821  # pyright: ignore[reportUndefinedVariable, reportUnknownParameterType]
+def unknown(x: "Nowhere") -> None:  # pyrefly: ignore[unknown-name]  # noqa: F821
     """A type that is not there."""
 
 

@@ -278,18 +278,18 @@ def loops(monkeypatch: pytest.MonkeyPatch) -> list[Loop]:
 
 def test_no_prompt_is_kept_beside_the_context(loops: list[Loop]) -> None:
     """The library is told to have one slot of a fixed size, and neither a store of prompts nor checkpoints."""
-    engine._load(Path("some.gguf"), 8192)  # pyright: ignore[reportPrivateUsage]
+    engine._load(Path("some.gguf"), 8192)
     (given,) = (loop.given for loop in loops)
     assert (given.n_ctx, given.n_parallel, given.cache_ram_mib, given.n_ctx_checkpoints) == (8192, 1, 0, 0)
 
 
 def test_a_model_is_loaded_once_its_loop_runs(loops: list[Loop]) -> None:
     """Freeing one before that waits for ever: its loop misses the word to stop."""
-    assert engine._load(Path("some.gguf"), 8192) is loops[0]  # pyright: ignore[reportPrivateUsage]
+    assert engine._load(Path("some.gguf"), 8192) is loops[0]
     assert [loop.answered for loop in loops] == [1]
 
 
 def test_the_loop_of_the_library_answers(tmp_path: Path) -> None:
     """It does not refuse what loading waits for."""
-    loaded: Any = engine._load(tiny_model(tmp_path), 512)  # pyright: ignore[reportPrivateUsage]
+    loaded: Any = engine._load(tiny_model(tmp_path), 512)
     assert "llamacpp:prompt_tokens_total 0" in loaded.handle_metrics()

@@ -36,7 +36,7 @@ def _bare(value: Any) -> Any:
     if isinstance(value, Value):
         fields = {name: _bare(getattr(value, name)) for name in value.__struct_fields__ if name != "origin"}
         return type(value)(**fields)
-    return tuple(_bare(item) for item in value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownVariableType]  elements are values
+    return tuple(_bare(item) for item in value) if isinstance(value, tuple) else value
 
 
 @pytest.fixture(scope="session")

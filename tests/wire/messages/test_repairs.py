@@ -100,7 +100,7 @@ def _spoilt(value: Any) -> Any:
     if isinstance(found.get(key), dict):
         inner = found[key] = dict(found[key])
         unread = "signature" if inner.get("type") == "citations_delta" else unread
-        if not isinstance(inner.get(unread), str | dict):
+        if not isinstance(inner.get(unread), (str, dict)):
             inner[unread] = 5
     return found if isinstance(value, dict) else value
 

@@ -23,7 +23,7 @@ def _strip(value: Any) -> Any:
         fields = {name: _strip(getattr(value, name)) for name in value.__struct_fields__ if name != "origin"}
         return type(value)(**fields)
     if isinstance(value, tuple):
-        return tuple(_strip(item) for item in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return tuple(_strip(item) for item in value)
     return value
 
 

@@ -29,7 +29,7 @@ _FLOAT = re.compile(r"([-+]?)([0-9](?:_?[0-9])*)?(\.(?:[0-9](?:_?[0-9])*)?)?([eE
 _KNOWN_ESCAPE = r"[\\'\"abfnrtv]|x[0-9A-Fa-f]{2}"
 _SIMPLE_ESCAPE = re.compile(rf"\\({_KNOWN_ESCAPE})")
 _ESCAPED = rf"\\(?:{_KNOWN_ESCAPE})"
-_PLAIN = {
+_PLAIN: dict[tuple[bool, int, str], re.Pattern[str]] = {
     (raw, size, quote): re.compile(any_number(rf"[^{quote}\\{newlines}]++{'' if raw else rf'|{_ESCAPED}'}"))
     for raw in (False, True)
     for size, newlines in ((1, r"\n\r"), (3, ""))

@@ -76,7 +76,7 @@ def read_history(history: History) -> tuple[Message, ...]:
 
 
 def _is_iterable(value: object) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
 
 
 def _is_dict(value: object) -> bool:

@@ -65,7 +65,7 @@ def read_output(value: Any) -> Output:
 
 
 def _are_parts(content: Any) -> bool:
-    return isinstance(content, tuple | list) and all(
+    return isinstance(content, (tuple, list)) and all(
         isinstance(part, Text | Image | File | Audio) for part in cast("list[Any]", content)
     )
 

@@ -31,7 +31,7 @@ _IGNORED = re.compile(r"[ ,./\-_*^]")
 
 def may_be_absent(allowed: object) -> bool:
     """Tell whether these values allow the argument to be left out."""
-    return isinstance(allowed, list | str | dict) and "" in cast("list[Any]", allowed)
+    return isinstance(allowed, (list, str, dict)) and "" in cast("list[Any]", allowed)
 
 
 def value_problem(value: Any, schema: JsonObject, allowed: list[Any]) -> str | None:
@@ -43,7 +43,9 @@ def value_problem(value: Any, schema: JsonObject, allowed: list[Any]) -> str | N
         value = float(value)
     usual = _usual_type(allowed)
     if type(value) is expected:
-        if inner is not None and not any(_items_fit(value, alternative, inner) for alternative in allowed):
+        if inner is not None and not any(
+            _items_fit(cast("list[Any]", value), alternative, inner) for alternative in allowed
+        ):
             return f"has items that are not of type {schema['items']['type']}"
         as_declared = usual is None or usual is expected
     elif usual is not None and type(value) is usual:
@@ -106,7 +108,7 @@ def _is_object(value: Any, alternative: Any) -> bool:
 
 def _listed(value: Any) -> list[Any] | None:
     """Return the items of a list as they are compared; a text is the list of its characters, as in Python."""
-    return list(map(_fold, cast("Iterable[Any]", value))) if isinstance(value, list | str) else None
+    return list(map(_fold, cast("Iterable[Any]", value))) if isinstance(value, (list, str)) else None
 
 
 def _fold(value: Any) -> Any:

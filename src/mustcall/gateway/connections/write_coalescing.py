@@ -111,7 +111,7 @@ class _Answering:
             if not message.get("more_body"):
                 self._streams = False
             elif not self._flow.write_paused:
-                body = message.get("body")
+                body: Any = message.get("body")
                 if body and not self._cycle.disconnected:
                     self._transport.write(b"%x\r\n%b\r\n" % (len(body), body))
                 return _SENT

@@ -227,7 +227,7 @@ class Mender:
         for index, item in enumerate(value):
             if isinstance(item, str) and index not in places:
                 mended.append(self._mend_string(item, reading, (*path, index)))
-            elif isinstance(item, str | dict | list):
+            elif isinstance(item, (str, dict, list)):
                 mended.append(self.mend(item, places.get(index, rest), (*path, index)))
             else:
                 mended.append(item)

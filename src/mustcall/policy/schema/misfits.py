@@ -186,7 +186,7 @@ class Misfits:
 
     def _descend(self, schema: Any, pointer: str, value: Any, path: tuple[str | int, ...]) -> None:
         """Look at a part of the value, unless it is in order: what has nothing below it is looked at at once."""
-        if not isinstance(value, dict | list) or not self._fits(pointer, value):
+        if not isinstance(value, (dict, list)) or not self._fits(pointer, value):
             self._look(schema, pointer, value, path)
 
     def _look_into_union(

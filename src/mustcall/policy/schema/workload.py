@@ -108,7 +108,7 @@ def places_in(value: Any, most: int) -> int:
 
 
 def _holds_others(value: Any) -> bool:
-    return isinstance(value, dict | list)
+    return isinstance(value, (dict, list))
 
 
 def effort_of(schema: JsonObject) -> SchemaWorkload:

@@ -157,11 +157,11 @@ def absurd_usage(source: random.Random) -> Any:
 def spoil_somewhere(value: Any, source: random.Random) -> None:
     """Replace or remove one place of a JSON value, chosen on a random way down."""
     holder, key = value, None
-    while isinstance(holder, dict | list) and holder:
-        keys = cast("list[Any]", list(holder) if isinstance(holder, dict) else list(range(len(holder))))  # pyright: ignore[reportUnknownArgumentType]  # JSON
+    while isinstance(holder, (dict, list)) and holder:
+        keys = cast("list[Any]", list(holder) if isinstance(holder, dict) else list(range(len(holder))))
         key = source.choice(keys)
         inner = cast("Any", holder[key])
-        if isinstance(inner, dict | list) and inner and source.random() < 0.8:
+        if isinstance(inner, (dict, list)) and inner and source.random() < 0.8:
             holder = cast("Any", inner)
             continue
         if isinstance(holder, dict) and source.random() < 0.4:

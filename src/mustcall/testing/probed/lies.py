@@ -4,6 +4,8 @@
 exchange tells: what only a model can do is the model's. Most are told on the chat wire.
 """
 
+from typing import Any
+
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
 from mustcall.core.reply import Usage
@@ -47,8 +49,8 @@ def find_lie(name: str) -> Lie:
     raise ConfigError(f"there is no lie {name!r}; there are: {', '.join(lie.name for lie in LIES)}")
 
 
-def _lie(name: str, breaks: str, owner: str = "server", *also: str, **how: object) -> Lie:
-    return Lie(name=name, breaks=breaks, owner=owner, also=frozenset(also), **how)  # pyright: ignore[reportArgumentType]  by name
+def _lie(name: str, breaks: str, owner: str = "server", *also: str, **how: Any) -> Lie:
+    return Lie(name=name, breaks=breaks, owner=owner, also=frozenset(also), **how)
 
 
 # fmt: off

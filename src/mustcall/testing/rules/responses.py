@@ -27,7 +27,7 @@ def needs_model(ask: SeenRequest) -> Fail | None:
 
 def needs_input(ask: SeenRequest) -> Fail | None:
     """`input` is a string or an array (a stored response may go on without one)."""
-    if isinstance(ask.body.get("input"), str | list) or ask.body.get("previous_response_id") is not None:
+    if isinstance(ask.body.get("input"), (str, list)) or ask.body.get("previous_response_id") is not None:
         return None
     return refuse("Missing required parameter: 'input'.", "input", "missing_required_parameter")
 

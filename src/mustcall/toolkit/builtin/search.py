@@ -9,7 +9,7 @@ import math
 import os
 import re
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -72,13 +72,13 @@ class Documents:
         index = self._read()
         count = len(index.passages)
         mean = sum(index.lengths) / count if count else 0.0
-        scores: Counter[int] = Counter()
+        scores: defaultdict[int, float] = defaultdict(float)
         for word in words:
             postings = index.postings.get(word, [])
             rarity = math.log(1 + (count - len(postings) + 0.5) / (len(postings) + 0.5))
             for number, times in postings:
                 held = _SATURATION * (1 - _LENGTH + _LENGTH * index.lengths[number] / mean)
-                scores[number] += rarity * times * (_SATURATION + 1) / (times + held)  # pyright: ignore[reportArgumentType]  a Counter of floats
+                scores[number] += rarity * times * (_SATURATION + 1) / (times + held)
         best = sorted(scores, key=lambda number: (-scores[number], number))[:most]
         return [index.passages[number] for number in best]
 

@@ -167,7 +167,7 @@ def _decode_message(value: Any) -> Message:
             call_id = str_field(message, "tool_call_id")
             with at("content"):
                 content = decode_content(message.get("content"))
-            result = ToolResult(call_id=call_id, content=content)  # pyright: ignore[reportArgumentType]  any part of user content may stand in a result
+            result = ToolResult(call_id=call_id, content=content)  # pyrefly: ignore[bad-argument-type]  any part of user content
             return Message(role=Role.TOOL, parts=(result,), origin=origin)
         case "system" | "developer" | "user":
             with at("content"):

@@ -135,12 +135,14 @@ _reply = msgspec.json.Decoder(ChatReply)
 
 def is_regular(body: bytes) -> bool:
     """Tell whether a whole reply is written as the wire says."""
-    return _sound(read(_regular, body), body) is not None
+    reply = read(_regular, body)
+    return _sound(reply, body) is not None
 
 
 def read_reply(body: bytes) -> ChatReply | None:
     """Read a whole reply that is written as the wire says; None for any other."""
-    return _sound(read(_reply, body), body)
+    reply = read(_reply, body)
+    return _sound(reply, body)
 
 
 def _sound(reply: _R | None, body: bytes) -> _R | None:

@@ -94,7 +94,9 @@ def _measure_part(part: Part) -> tuple[int, int]:
             return 0, _IMAGE_TOKENS
         case File(text=str() as text):
             return len(text), 0
-        case File(data=str() as data) | Audio(data=data):
+        case File(data=str() as data):
+            return 0, len(data) // _BINARY_CHARACTERS_PER_TOKEN
+        case Audio(data=data):
             return 0, len(data) // _BINARY_CHARACTERS_PER_TOKEN
         case File():
             return 0, _IMAGE_TOKENS

@@ -252,7 +252,9 @@ def _encode_system(system: Message | None, log: AdaptationLog) -> str | None:
         match part:
             case Text() if is_billing_header(part) and is_foreign(system, part):
                 log.add(AdaptationKind.PART_DROPPED, "system", "a billing header means nothing to another provider")
-            case Text(text=text) | File(text=str() as text):
+            case Text(text=text):
+                texts.append(text)
+            case File(text=str() as text):
                 texts.append(text)
             case _:
                 log.add(AdaptationKind.PART_DROPPED, part_word(part), "instructions are text on the responses wire")
