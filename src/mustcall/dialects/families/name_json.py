@@ -40,7 +40,7 @@ _SOLAR_BEGIN, _SOLAR_NAME, _SOLAR_ARGUMENTS, _SOLAR_END = (
 )
 _SOLAR_SECTION, _SOLAR_SECTION_END = "<|tool_calls|>", "<|calls|>"
 _SOLAR_HEAD = re.compile(r"[^<\n]*+")
-_CODE_ENDS = marks_of("\n>>>", *(control.marker for control in CONTROLS if control.marker.startswith("<|")))
+_CODE_ENDS = ("\n>>>", *(control.marker for control in CONTROLS if control.marker.startswith("<|")))
 _KIMI_INDEX = re.compile(r"(?::\d+|_\d+)\Z")
 
 
@@ -220,7 +220,7 @@ def _raw_code(span: Span, name: str) -> Parse[None]:
     call.commit()
     call.write(f'{{{quote(key)}: "')
     while True:
-        at, marker = _CODE_ENDS.find(reader.buffer, reader.position, reader.closed)
+        at, marker = marks_of(*_CODE_ENDS).find(reader.buffer, reader.position, reader.closed)
         call.write(escape(reader.buffer[reader.position : at]))
         reader.position = at
         if marker or reader.closed:
