@@ -1,5 +1,6 @@
 """One name for one thing, and folders that can be read at a glance."""
 
+import ast
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -35,3 +36,14 @@ def test_modules_are_short() -> None:
     }
     assert len(lengths) > 500, "the sources were not found"
     assert {name: length for name, length in lengths.items() if length > 450} == {}
+
+
+def test_private_names_are_used_at_home() -> None:
+    """No module of the product imports a private name of another one; ruff sees attributes only."""
+    imported: list[str] = []
+    for path in sorted(_SOURCES.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mustcall"):
+                names = [alias.name for alias in node.names if re.match("_[^_]", alias.name)]
+                imported += [f"{path.relative_to(_SOURCES)}: {node.module}.{name}" for name in names]
+    assert imported == []

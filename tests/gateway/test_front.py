@@ -146,7 +146,7 @@ def test_a_body_that_comes_with_its_head_is_taken_in_one_piece(size: int) -> Non
     """Two pieces would be joined, which copies a large body twice."""
     pieces: list[int] = []
 
-    class Counting(Front(DEFAULTS).protocol()):  # type: ignore[misc]
+    class Counting(Front(DEFAULTS).protocol()):  # pyrefly: ignore[invalid-inheritance]
         def on_body(self, body: bytes) -> None:
             pieces.append(len(body))
             super().on_body(body)

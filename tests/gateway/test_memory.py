@@ -103,13 +103,13 @@ def test_tools_over_a_chain(tmp_path: Path) -> None:
         gateway_with_ledger(tmp_path / "l.db", f"chat={served.base_url}") as gateway,
         client(gateway) as ai,
     ):
-        first = ai.responses.create(model="m", input="Weather in Oslo?", tools=[WEATHER])  # type: ignore[list-item]
+        first = ai.responses.create(model="m", input="Weather in Oslo?", tools=[WEATHER])  # pyrefly: ignore[no-matching-overload]
         call = next(item for item in first.output if item.type == "function_call")
         second = ai.responses.create(  # pyrefly: ignore[no-matching-overload]
             model="m",
             input=[{"type": "function_call_output", "call_id": call.call_id, "output": "rain"}],
             previous_response_id=first.id,
-            tools=[WEATHER],  # type: ignore[list-item]
+            tools=[WEATHER],
         )
     assert second.output_text == "rain"
     roles = [message["role"] for message in served.requests[-1].body["messages"]]
@@ -128,11 +128,11 @@ def test_retrieve_list_and_delete(tmp_path: Path) -> None:
         )
         assert ai.responses.retrieve(made.id) == made
         listed = ai.responses.input_items.list(made.id)
-        assert [item.content[0].text for item in listed.data] == ["b", "a"]  # type: ignore[union-attr, index]
+        assert [item.content[0].text for item in listed.data] == ["b", "a"]  # pyrefly: ignore[missing-attribute]
         ai.responses.delete(made.id)
         with pytest.raises(openai.NotFoundError) as gone:
             ai.responses.retrieve(made.id)
-        assert gone.value.body["message"] == f"Response with id '{made.id}' not found."  # type: ignore[index]
+        assert gone.value.body["message"] == f"Response with id '{made.id}' not found."  # pyrefly: ignore[bad-index, unsupported-operation]
         with pytest.raises(openai.NotFoundError):
             ai.responses.delete(made.id)
         with pytest.raises(openai.NotFoundError):
@@ -157,13 +157,13 @@ def test_an_unknown_id_is_the_apis_own_404(tmp_path: Path) -> None:
     ):
         for stream in (False, True):
             with pytest.raises(openai.NotFoundError) as caught:
-                ai.responses.create(model="m", input="x", previous_response_id="resp_none", stream=stream)  # type: ignore[call-overload]
+                ai.responses.create(model="m", input="x", previous_response_id="resp_none", stream=stream)
             assert caught.value.body == {
                 "message": "Previous response with id 'resp_none' not found.",
                 "type": "invalid_request_error",
                 "param": "previous_response_id",
                 "code": "previous_response_not_found",
-                "request_id": caught.value.body["request_id"],  # type: ignore[index]
+                "request_id": caught.value.body["request_id"],  # pyrefly: ignore[bad-index, unsupported-operation]
             }
         with pytest.raises(openai.NotFoundError):
             ai.responses.create(model="m", input="x", previous_response_id="resp_\0")
@@ -235,7 +235,7 @@ def test_item_references_are_resolved(tmp_path: Path) -> None:
         gateway_with_ledger(tmp_path / "l.db", f"chat={served.base_url}") as gateway,
         client(gateway) as ai,
     ):
-        first = ai.responses.create(model="m", input="Weather?", tools=[WEATHER])  # type: ignore[list-item]
+        first = ai.responses.create(model="m", input="Weather?", tools=[WEATHER])  # pyrefly: ignore[no-matching-overload]
         call = next(item for item in first.output if item.type == "function_call")
         second = ai.responses.create(  # pyrefly: ignore[no-matching-overload]
             model="m",
@@ -244,7 +244,7 @@ def test_item_references_are_resolved(tmp_path: Path) -> None:
                 {"type": "item_reference", "id": call.id or ""},
                 {"type": "function_call_output", "call_id": call.call_id, "output": "rain"},
             ],
-            tools=[WEATHER],  # type: ignore[list-item]
+            tools=[WEATHER],
         )
         assert second.output_text == "It rains."
         third = ai.responses.create(model="m", input="And now?", previous_response_id=second.id)
@@ -300,13 +300,13 @@ def test_a_discarded_attempts_id_is_never_handed_on(tmp_path: Path) -> None:
             default_headers={"x-mustcall-protocol": "native", "x-mustcall-salvage": "never"},
         ) as ai,
     ):
-        first = ai.responses.create(model="m", input="Weather?", tools=[WEATHER])  # type: ignore[list-item]
+        first = ai.responses.create(model="m", input="Weather?", tools=[WEATHER])  # pyrefly: ignore[no-matching-overload]
         call = next(item for item in first.output if item.type == "function_call")
         done = ai.responses.create(  # pyrefly: ignore[no-matching-overload]
             model="m",
             input=[{"type": "function_call_output", "call_id": call.call_id, "output": "rain"}],
             previous_response_id=first.id,
-            tools=[WEATHER],  # type: ignore[list-item]
+            tools=[WEATHER],
         )
     assert done.output_text == "fine"
     function = {key: value for key, value in WEATHER.items() if key != "type"}
@@ -344,7 +344,7 @@ def test_a_failed_turn_is_not_stored(tmp_path: Path) -> None:
         client(gateway) as ai,
         pytest.raises(openai.BadRequestError),
     ):
-        ai.responses.create(model="m", input=7)  # type: ignore[arg-type]
+        ai.responses.create(model="m", input=7)  # pyrefly: ignore[no-matching-overload]
 
 
 def test_a_stateful_upstream_is_left_alone(tmp_path: Path) -> None:
@@ -420,9 +420,9 @@ def test_the_anthropic_tool_runner_keeps_its_thread(wire: str, stream: bool, tmp
             tools=[get_weather],
             messages=[{"role": "user", "content": "Weather in Oslo?"}],
             stream=stream,
-        )  # type: ignore[call-overload]
+        )
         final = runner.until_done()
-    assert final.to_dict()["content"][0]["text"] == "It rains."  # type: ignore[index]
+    assert final.to_dict()["content"][0]["text"] == "It rains."  # pyrefly: ignore[bad-index]
     assert len(served.requests) == 2  # no replay: the state was there
     last = served.requests[1].body
     assert [message["role"] for message in last["messages"] if message["role"] != "system"][:2] == ["user", "assistant"]
@@ -453,7 +453,7 @@ def test_a_lost_thread_is_replayed(tmp_path: Path) -> None:
                 model="m",
                 max_tokens=10,
                 messages=[{"role": "user", "content": "x"}],
-                thread={"type": "other"},  # type: ignore[typeddict-item]
+                thread={"type": "other"},
             )
     assert served.requests == []
 

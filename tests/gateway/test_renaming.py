@@ -47,7 +47,7 @@ def test_two_callers_never_share_an_id(stream: bool, tmp_path: Path) -> None:
             kept = ai.responses.retrieve(made.id)
             assert (kept.id, kept.output_text) == (made.id, f"Hello {key}.")
             assert item_id(kept) == item_id(made)
-            ai.responses.create(model="m", input=[{"id": item_id(made)}])  # type: ignore[list-item, misc]
+            ai.responses.create(model="m", input=[{"id": item_id(made)}])
             assert f"Hello {key}." in str(served.requests[-1].body["input"])
             found.append((made.id, item_id(made)))
     assert len({each for pair in found for each in pair}) == 4

@@ -46,7 +46,7 @@ def test_another_callers_response_is_not_there(stream: bool, tmp_path: Path) -> 
             lambda: bob.responses.input_items.list(made.id),
             lambda: bob.responses.create(model="m", input="x", previous_response_id=made.id),
             lambda: bob.responses.create(model="m", input=[{"type": "item_reference", "id": item}]),
-            lambda: bob.responses.create(model="m", input=[{"id": item}]),  # type: ignore[list-item, misc]
+            lambda: bob.responses.create(model="m", input=[{"id": item}]),
             lambda: bob.responses.create(model="m", input="x", conversation="conv_1"),
             lambda: bob.responses.create(model="m", input="x", previous_response_id="resp_\0"),
         ):

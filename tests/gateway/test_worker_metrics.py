@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 from prometheus_client.mmap_dict import MmapedDict
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from gateway.test_workers import HELLO, serving, until, workers_of
+from mustcall.telemetry import sharing
 from mustcall.telemetry.sharing import SharedDirectory
 from support.http import call, post
 from support.metrics import samples
@@ -64,38 +67,54 @@ def test_names_of_models_are_bounded_for_all_workers(tmp_path: Path) -> None:
 def test_a_directory_without_room_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that is full costs the common page and no request: a mapped file would kill its process."""
 
-    def full(_descriptor: int, _offset: int, _size: int) -> None:
+    def full(_file: Path, _size: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(sharing, "_set_aside", full)
     assert not SharedDirectory(tmp_path).prepare(1)
     assert list(tmp_path.iterdir()) == []
     assert SharedDirectory(tmp_path / "gone").claim("a", 2) == set()
 
 
-@pytest.mark.parametrize("made", range(6))
+def test_room_is_set_aside_where_the_system_has_no_call_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On macOS the bytes are written; a file that grows keeps what is in it."""
+    monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    assert SharedDirectory(tmp_path).prepare(7)
+    sizes = {file.name: file.stat().st_size for file in tmp_path.iterdir()}
+    assert len(sizes) == 5
+    assert min(sizes.values()) >= 1 << 16
+    counted = tmp_path / "counter_7.db"
+    sharing._set_aside(counted, 1 << 16)
+    assert counted.stat().st_size == sizes["counter_7.db"]
+    sharing._set_aside(counted, 3 << 20)
+    assert counted.stat().st_size == 3 << 20
+
+
+@pytest.mark.parametrize("done", range(11))
 def test_a_worker_may_be_killed_while_it_makes_its_files(
-    tmp_path: Path, made: int, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, done: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Killed after any number of its files: each that has its name can be read, and nothing of it is left."""
+    """Killed after any number of steps: each file that has its name can be read, and nothing of it is left."""
     script = """
 import os, sys
 from pathlib import Path
-from mustcall.telemetry.sharing import SharedDirectory
-give, left = os.posix_fallocate, int(sys.argv[2])
-def kill_at_last(*given):
-    global left
-    if not left:
-        os.kill(os.getpid(), 9)
-    left -= 1
-    give(*given)
-os.posix_fallocate = kill_at_last
-SharedDirectory(Path(sys.argv[1])).prepare(7)
+from mustcall.telemetry import sharing
+left = int(sys.argv[2])
+def counted(step):
+    def take(*given):
+        global left
+        if not left:
+            os.kill(os.getpid(), 9)
+        left -= 1
+        return step(*given)
+    return take
+sharing._set_aside, Path.replace = counted(sharing._set_aside), counted(Path.replace)
+sharing.SharedDirectory(Path(sys.argv[1])).prepare(7)
 """
-    given = [sys.executable, "-c", script, str(tmp_path), str(made)]
+    given = [sys.executable, "-c", script, str(tmp_path), str(done)]
     ended = subprocess.run(given, check=False)  # noqa: S603  our own script
-    assert ended.returncode == (0 if made == 5 else -signal.SIGKILL)
-    assert len(list(tmp_path.glob("*.db"))) == made
+    assert ended.returncode == (0 if done == 10 else -signal.SIGKILL)
+    assert len(list(tmp_path.glob("*.db"))) == max(0, done - 5)
     for file in tmp_path.glob("*.db"):
         assert list(MmapedDict.read_all_values_from_file(str(file))) == []
     SharedDirectory(tmp_path).bury(7)
@@ -103,12 +122,20 @@ SharedDirectory(Path(sys.argv[1])).prepare(7)
     assert [file.name for file in tmp_path.iterdir() if "_7." in file.name] == []
 
 
-def test_counts_that_cannot_be_read_stop_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A damaged file of an ended worker costs a line in the log: whoever replaces the worker goes on."""
-    (tmp_path / "counter_7.db").touch()
-    SharedDirectory(tmp_path).bury(7)
+@pytest.mark.parametrize("content", [b"", b"\x7f" * 100_000, b"\x10\0\0\0\0\0\0\0\xff\0\0\0"])
+def test_counts_that_cannot_be_read_stop_nothing(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A damaged file of an ended worker costs its counts and a line in the log; the page goes on without them."""
+    shared = SharedDirectory(tmp_path)
+    assert shared.prepare(7)
+    (tmp_path / "counter_7.db").write_bytes(content)
+    shared.bury(7)
     assert len(caplog.messages) == 1
-    assert caplog.messages[0].startswith("metrics of worker 7 were not merged: ")
+    assert caplog.messages[0].startswith("the counts of worker 7 are lost: counter_7.db cannot be read (")
+    assert sorted(file.name for file in tmp_path.glob("*.db")) == ["histogram_ended.db"]
+    collector = MultiProcessCollector(CollectorRegistry(), str(tmp_path))
+    assert list(collector.collect()) == []
 
 
 def test_what_the_dead_counted_is_added_up(tmp_path: Path) -> None:

@@ -5,10 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mustcall.core.tools import ProviderTool, Tool
-from mustcall.policy.reply.announced_calls import (
-    _OPENERS,
-    announces_call,
-)
+from mustcall.policy.reply.announced_calls import _OPENERS, announces_call
 
 TOOLS = (Tool(name="get_weather"), Tool(name="files.read"), Tool(name="Search"))
 

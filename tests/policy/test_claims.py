@@ -14,7 +14,7 @@ def claimed(text: str, *calls: ActedCall, offered: tuple[ActedCall, ...] = FILES
 
 def did(name: str, backing: Backing = Backing.DONE, **more: bool | str) -> ActedCall:
     """A call."""
-    return ActedCall(name=name, backing=backing, **more)  # type: ignore[arg-type]
+    return ActedCall(name=name, backing=backing, **more)  # pyrefly: ignore[bad-argument-type]
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def _note_calls() -> None:
             call = msgspec.structs.replace(call, body=raw)
         return await send(self, call)
 
-    ScriptedUpstream.start = starting  # type: ignore[assignment]  it returns itself
+    ScriptedUpstream.start = starting  # pyrefly: ignore[method-assign]  it returns itself
     ScriptedUpstream._answer = answering  # pyrefly: ignore[method-assign]  watched
     _Script._answer = saying  # pyrefly: ignore[method-assign]  watched
     FakeTransport.send = sending  # pyrefly: ignore[method-assign]  watched
@@ -244,7 +244,7 @@ class Body(dict[str, Any]):
     def __ne__(self, other: object) -> bool:
         return not super().__eq__(other)
 
-    __hash__ = None  # type: ignore[assignment]  as every dict
+    __hash__ = None  # as every dict
 
 
 class Raw(bytes):

@@ -104,7 +104,8 @@ def body(wire: str, role: str, turns: Sequence[dict[str, Any]] | None = None, **
         fields |= _held_to(wire, SCHEMAS[role])
     if wire == "chat":
         return ask_body(wire, [{"role": "system", "content": told}, *asked], **fields)
-    return ask_body(wire, asked, **({"system" if wire == "messages" else "instructions": told} | fields))  # pyrefly: ignore[bad-argument-type]
+    place: Any = {"system" if wire == "messages" else "instructions": told}
+    return ask_body(wire, asked, **place, **fields)
 
 
 def _held_to(wire: str, schema: dict[str, Any]) -> dict[str, Any]:

@@ -296,14 +296,6 @@ def _report_passed(session: pytest.Session, at: int, durations: list[tuple[float
     keywords: dict[str, Literal[1]] = dict.fromkeys(item.keywords, 1)
     for phase, (start, stop) in zip(PHASES, durations, strict=True):
         report = pytest.TestReport(
-            item.nodeid,
-            item.location,
-            keywords,
-            "passed",
-            None,
-            phase,
-            duration=stop - start,
-            start=start,
-            stop=stop,
+            item.nodeid, item.location, keywords, "passed", None, phase, duration=stop - start, start=start, stop=stop
         )
         session.config.hook.pytest_runtest_logreport(report=report)

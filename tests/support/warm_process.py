@@ -92,7 +92,7 @@ def _become(order: dict[str, Any]) -> None:
     sys.stdin = os.fdopen(0, encoding="utf-8", errors=errors, closefd=False)
     sys.stdout = _output(1, errors)
     sys.stderr = _output(2, "backslashreplace", write_through=True)
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -111,7 +111,7 @@ def _end(code: int) -> None:
 
     Where the output cannot be written, return: the interpreter has its own words and exit code for that.
     """
-    threading._shutdown()  # type: ignore[attr-defined]
+    threading._shutdown()  # pyrefly: ignore[missing-attribute]
     atexit._run_exitfuncs()
     gc.collect()  # what is left of this command, and says so when it goes; the imports stay frozen
     try:

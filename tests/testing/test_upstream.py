@@ -320,6 +320,20 @@ def test_closing_drops_idle_connections() -> None:
     assert upstream.open_connections == 0
 
 
+def test_closing_drops_a_connection_whose_client_does_not_read() -> None:
+    """What is still unsent to it does not keep its transport open."""
+    body = json.dumps(HI).encode()
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        with ScriptedUpstream(["x" * 20_000_000]) as upstream:
+            client.connect(("127.0.0.1", upstream.port))
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
+            client.sendall(head.encode() + body)
+            client.recv(1)  # the answer has begun
+            assert upstream.open_connections == 1
+        assert upstream.open_connections == 0
+
+
 def test_public_names_exist() -> None:
     """Everything promised can be imported."""
     assert all(hasattr(mustcall.testing, name) for name in mustcall.testing.__all__)

@@ -14,11 +14,7 @@ import pytest_asyncio
 from mustcall.core.errors import ConfigError, ToolError
 from mustcall.core.parts import Image, Text
 from mustcall.engine.tooling.definition import SourcedTool, ToolSource
-from mustcall.toolkit.mcp import (
-    McpServer,
-    _Listed,
-    legal_name,
-)
+from mustcall.toolkit.mcp import McpServer, _Listed, legal_name
 from support.counting import counted_lines
 
 SERVER = Path(__file__).parent / "servers" / "mcp_server.py"

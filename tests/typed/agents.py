@@ -112,7 +112,7 @@ async def typed() -> None:
     assert_type(agent.run_sync("Plan", output=Plan).output, Plan)
     assert_type((await agent.resume("r")).output, Report)
     assert_type(agent.resume_sync("r", output=Plan).output, Plan)
-    result.output.humidity  # type: ignore[attr-defined]  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnusedExpression]
+    result.output.humidity  # type: ignore[attr-defined]  # pyrefly: ignore[missing-attribute]  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnusedExpression]
 
 
 async def depending() -> None:
@@ -120,7 +120,7 @@ async def depending() -> None:
     agent = Agent("openai:gpt-5", tools=[look_up], deps_type=Database, rules=[rules_of])
     assert_type(agent, Agent[Database, None])
     await agent.run("Go", deps=Database())
-    await agent.run("Go", deps="database")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    await agent.run("Go", deps="database")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]  # pyrefly: ignore[no-matching-overload]
 
 
 async def streamed() -> None:

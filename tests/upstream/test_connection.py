@@ -166,9 +166,9 @@ def test_one_timer_for_many_exchanges() -> None:
         def count(*args: object, **named: object) -> asyncio.TimerHandle:
             nonlocal made
             made += 1
-            return original(*args, **named)  # type: ignore[arg-type]
+            return original(*args, **named)  # pyrefly: ignore[bad-argument-type]
 
-        loop.call_at = count  # type: ignore[method-assign]
+        loop.call_at = count  # pyrefly: ignore[method-assign]
         for _ in range(100):
             ends.begin()
             waiter = ends.connection.wait(600)

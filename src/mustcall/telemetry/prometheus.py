@@ -121,8 +121,8 @@ HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], str]] = {
         "Streams: time from the upstream's first byte to the caller's first byte, including further attempts.",
     ),
 }
-#: With how several processes are put together.
 _Mode = Literal["livemax", "livemin", "livesum"]
+#: With how several processes are put together.
 GAUGES: dict[str, tuple[str, tuple[str, ...], str, _Mode]] = {
     "info": ("mustcall_info", ("version",), "The running version.", "livemax"),
     "start": ("mustcall_start_time_seconds", (), "Start time of the oldest process, Unix time.", "livemin"),

@@ -25,6 +25,8 @@ _log = log_of("mustcall.metrics")
 #: Bytes set aside for the files of a process: a mapped file that finds the disk full would kill its process.
 _ROOM = {"counter": 1 << 20, "histogram": 1 << 20, "gauge_livemax": 1 << 18, "gauge_livemin": 1 << 16}
 _ROOM["gauge_livesum"] = 1 << 16
+#: How the name of a file ends that nobody reads yet.
+_UNNAMED = ".new"
 
 
 class SharedDirectory:
@@ -34,12 +36,18 @@ class SharedDirectory:
         self.path = path
 
     def prepare(self, pid: int) -> bool:
-        """Set room aside for the files of a process; return False if there is none."""
+        """Set room aside for the files of a process; return False if there is none.
+
+        They get their names when all have their bytes: an empty one could not be read, and a process may be killed
+        before.
+        """
         made: list[Path] = []
         try:
             for kind, size in _ROOM.items():
-                made.append(self.path / f"{kind}_{pid}.db")
+                made.append(self.path / f"{kind}_{pid}{_UNNAMED}")
                 _set_aside(made[-1], size)
+            for file in made:
+                file.replace(file.with_suffix(".db"))
         except OSError as error:
             for file in made:
                 file.unlink(missing_ok=True)
@@ -68,26 +76,37 @@ class SharedDirectory:
 
     def bury(self, pid: int) -> None:
         """Add what an ended process counted to what all ended ones did, and forget its gauges."""
+        try:
+            with self._lock(exclusive=True):
+                for left in (f"gauge_live*_{pid}.db", f"*_{pid}{_UNNAMED}"):
+                    for file in self.path.glob(left):
+                        file.unlink()
+                for kind in ("counter", "histogram"):
+                    self._merge(kind, pid)
+        except OSError as error:  # its files stay, and are read as they are
+            _log.warning("metrics of worker %s were not merged: %s", pid, error)
+
+    def _merge(self, kind: str, pid: int) -> None:
+        """Add a file of an ended process to that of all ended ones; one that cannot be read would break every page."""
         from prometheus_client import mmap_dict  # noqa: PLC0415  when a worker ended, not before
 
         mapped: Any = mmap_dict.MmapedDict  # without types
-
+        mine, together = self.path / f"{kind}_{pid}.db", self.path / f"{kind}_ended.db"
+        if not mine.exists():
+            return
         try:
-            with self._lock(exclusive=True):
-                for kind in ("counter", "histogram"):
-                    mine = self.path / f"{kind}_{pid}.db"
-                    if mine.exists():
-                        together = self.path / f"{kind}_ended.db"
-                        _set_aside(together, _used(together) + max(_ROOM[kind], _used(mine)))
-                        with contextlib.closing(mapped(str(together))) as ended:
-                            for key, value, at, _ in list(mapped.read_all_values_from_file(str(mine))):
-                                ended.write_value(key, ended.read_value(key)[0] + value, at)
-                        mine.unlink()
-                for left in (f"gauge_live*_{pid}.db", f"*_{pid}.new"):
-                    for file in self.path.glob(left):
-                        file.unlink()
-        except (OSError, RuntimeError, ValueError, struct.error) as error:  # its files stay, and are read as they are
-            _log.warning("metrics of worker %s were not merged: %s", pid, error)
+            counted = list(mapped.read_all_values_from_file(str(mine)))
+        except (RuntimeError, ValueError, struct.error) as error:
+            _log.warning("the counts of worker %s are lost: %s cannot be read (%s)", pid, mine.name, error)
+        else:
+            room = _used(together) + mine.stat().st_size
+            grown = together if together.exists() else together.with_suffix(_UNNAMED)
+            _set_aside(grown, room)
+            grown.replace(together)
+            with contextlib.closing(mapped(str(together))) as ended:
+                for key, value, at, _ in counted:
+                    ended.write_value(key, ended.read_value(key)[0] + value, at)
+        mine.unlink()
 
     def remove(self) -> None:
         """Remove all of it."""
@@ -106,19 +125,12 @@ class SharedDirectory:
 
 
 def _set_aside(file: Path, size: int) -> None:
-    """Let a file have so many bytes of the disk; raise `OSError` where they are not to be had.
-
-    A new file gets its name when it has its bytes: a process may be killed before, and nobody can read an empty one.
-    """
-    unnamed = file if file.exists() else file.with_suffix(".new")
-    try:
-        with unnamed.open("ab") as opened:
+    """Let a file have so many bytes of the disk; raise `OSError` where they are not to be had."""
+    with file.open("ab") as opened:
+        if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(opened.fileno(), 0, size)
-        unnamed.replace(file)
-    except OSError:
-        if unnamed != file:
-            unnamed.unlink(missing_ok=True)
-        raise
+        else:  # macOS
+            opened.write(bytes(max(0, size - opened.tell())))
 
 
 def _used(file: Path) -> int:

@@ -240,7 +240,7 @@ def opt_int(obj: Mapping[str, Any], key: str) -> int | None:
     value: object = obj.get(key)
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    if isinstance(value, float) and value.is_integer():  # pyrefly: ignore[missing-attribute]
+    if isinstance(value, float) and value.is_integer():  # pyrefly: ignore[missing-attribute]  no bool comes here
         return int(value)
     raise ShapeError("an integer", value, key)
 

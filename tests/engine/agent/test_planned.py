@@ -74,7 +74,8 @@ def instructed(wire: str, turns: list[dict[str, Any]], words: str, **fields: Any
     """A request with instructions."""
     if wire == "chat":
         return ask_body(wire, [{"role": "system", "content": words}, *turns], **fields)
-    return ask_body(wire, turns, **({"system" if wire == "messages" else "instructions": words} | fields))  # pyrefly: ignore[bad-argument-type]
+    place: Any = {"system" if wire == "messages" else "instructions": words}
+    return ask_body(wire, turns, **place, **fields)
 
 
 @wires

@@ -108,7 +108,7 @@ def test_a_prompt_may_be_any_messages() -> None:
     """Messages that are made one by one are a prompt, as a list of them is."""
     model = ScriptedModel(["hello"])
     said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
-    assert Agent(model).run_sync(each for each in [*said, {"role": "user", "content": "three"}]).text == "hello"  # type: ignore[arg-type]
+    assert Agent(model).run_sync(each for each in [*said, {"role": "user", "content": "three"}]).text == "hello"  # pyrefly: ignore[bad-argument-type]
     assert [each["content"] for each in model.requests[0].body["messages"]] == ["one", "two", "three"]
 
 
@@ -121,7 +121,7 @@ def test_a_prompt_may_be_any_messages() -> None:
         {"role": "user", "content": "x"},
         b"x",
         Text(text="x"),
-        Message(role="user", parts="hi"),  # type: ignore[arg-type]
+        Message(role="user", parts="hi"),  # pyrefly: ignore[bad-argument-type]
     ],
 )
 def test_a_prompt_that_is_none(prompt: Any) -> None:

@@ -68,7 +68,8 @@ def body(wire: str, turns: list[dict[str, Any]], **fields: Any) -> dict[str, Any
     """A request with the schema in words."""
     if wire == "chat":
         return ask_body(wire, [{"role": "system", "content": ASKED}, *turns], **fields)
-    return ask_body(wire, turns, **({"system" if wire == "messages" else "instructions": ASKED} | fields))  # pyrefly: ignore[bad-argument-type]
+    place: Any = {"system" if wire == "messages" else "instructions": ASKED}
+    return ask_body(wire, turns, **place, **fields)
 
 
 FORMATS: dict[str, Any] = {

@@ -65,7 +65,7 @@ def grows(before: Any, after: Any) -> bool:
     if isinstance(before, dict):
         if not isinstance(after, dict):
             return False
-        return all(key in after and grows(value, after[key]) for key, value in before.items())  # type: ignore[misc]
+        return all(key in after and grows(value, after[key]) for key, value in before.items())
     if isinstance(before, list):
         if not isinstance(after, list):
             return False

@@ -1,7 +1,5 @@
 """Draws a run's CPU per request as a PNG, with matplotlib: the one part of the report that needs the `charts` extra."""
 
-# matplotlib declares the keywords of its drawing methods as untyped.
-
 import math
 from importlib.util import find_spec
 from pathlib import Path

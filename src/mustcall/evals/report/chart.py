@@ -1,7 +1,5 @@
 """Draws groups of shares as bars with their intervals, as a PNG: the one part of a report that needs matplotlib."""
 
-# matplotlib declares the keywords of its drawing methods as untyped.
-
 from importlib.util import find_spec
 from pathlib import Path
 

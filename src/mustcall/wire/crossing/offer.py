@@ -126,7 +126,7 @@ def custom_input(arguments: str) -> str | None:
     """Read the free text out of the stand-in function's arguments; None if they are not `{"input": "…"}`."""
     try:
         value = msgspec.json.decode(arguments, type=dict[str, str])
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError):
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
     return value["input"] if value.keys() == {"input"} else None
 
