@@ -68,7 +68,7 @@ def test_import_of_something_else(place: str, tmp_path: Path) -> None:
     """A file that is no export is refused by its line."""
     (tmp_path / "x").write_text("hello\n")
     result = CliRunner().invoke(cli, ["ledger", "import", "--ledger", place, str(tmp_path / "x")])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "line 1 is no line of an exported ledger" in result.output
 
 

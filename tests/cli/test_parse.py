@@ -210,7 +210,7 @@ def test_a_bad_tools_file(tmp_path: Path, content: str, said: str) -> None:
     tools = tmp_path / "tools.json"
     tools.write_text(content)
     result = run("Hi.", "--tools", str(tools))
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert f"{tools}: {said}" in result.output.replace("\n", "")
     if content.startswith("[{"):
         line = run(json.dumps({"text": "Hi.", "tools": json.loads(content)}), "--jsonl")

@@ -171,6 +171,21 @@ def test_demo_keeps_nothing() -> None:
     assert (told.returncode, "--demo keeps nothing" in told.stderr) == (2, True)
 
 
+def test_the_environment_holds_for_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients need the keys it names, and a wrong setting is refused. Upstreams and ledger are the demo's own."""
+    monkeypatch.setenv("MUSTCALL_UPSTREAM", "chat=http://127.0.0.1:9/v1")
+    monkeypatch.setenv("MUSTCALL_LEDGER", "/nowhere/demo.db")
+    monkeypatch.setenv("MUSTCALL_CLIENT_KEYS", "sekret")
+    with serving("--demo", "--port", "0") as (url, printed, _process):
+        assert "sekret" not in printed
+        body = {"model": "demo", "input": "hi"}
+        assert post(f"{url}/v1/responses", body).status == 401
+        assert post(f"{url}/v1/responses", body, {"authorization": "Bearer sekret"}).json["output"]
+    monkeypatch.setenv("MUSTCALL_SERVER_KEEPALIVE", "nan")
+    told = warm.run("serve", "--demo", "--port", "0")
+    assert (told.returncode, told.stderr) == (2, "mustcall: server: keepalive must be 0 or more, got nan\n")
+
+
 def test_demo_speaks_all_three_wires() -> None:
     """The demo answers Responses and Messages clients too."""
     with serving("--demo", "--port", "0") as (url, _, _process):

@@ -44,6 +44,20 @@ def answer(status: int, body: str = "{}") -> bytes:
     return f"HTTP/1.1 {status} X\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
 
 
+async def test_the_fix_names_the_file(tmp_path: Path) -> None:
+    """The command that reads a configuration again reads the one that was wrong, not that of the folder."""
+    file = tmp_path / "my own.toml"
+    file.write_bytes(b"\xff\xfe")
+    transport = HttpTransport()
+    try:
+        checks = await examine(CheckupRequest(file=file, ledger="off", port=0, seconds=LONG), transport, {})
+    finally:
+        await transport.close()
+    (found,) = (check for check in checks if check.name == "configuration")
+    assert found.state is CheckState.FAILED
+    assert found.fix == f"correct {file}; `mustcall config check '{file}'` reads it again"
+
+
 @pytest.mark.parametrize("status", [401, 403])
 @pytest.mark.parametrize(
     ("more", "environment", "state", "words"),

@@ -207,7 +207,7 @@ def test_a_terminal_that_hangs_up_ends_the_gateway(tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGTERM
 
 
-def test_what_needs_a_restart_is_kept_and_named() -> None:
+def test_what_needs_a_restart_is_kept_and_named(caplog: pytest.LogCaptureFixture) -> None:
     """Address and ledger stay as they are until a restart; everything else is new."""
     server = msgspec.structs.replace(SETTINGS.server, port=1, host="::1", max_concurrency=5)
     wanted = msgspec.structs.replace(SETTINGS, server=server, ledger=LedgerSettings(place="/x.db"))
@@ -216,6 +216,8 @@ def test_what_needs_a_restart_is_kept_and_named() -> None:
     assert (kept.server.port, kept.server.host, kept.ledger) == (8484, "127.0.0.1", None)
     assert kept.server.max_concurrency == 5
     assert keep_fixed(SETTINGS, SETTINGS) == (SETTINGS, [])
+    assert Reloader(lambda: wanted).read(SETTINGS) == kept
+    assert caplog.messages == [f"the configuration is reloaded, but a restart is needed for: {', '.join(fixed)}"]
 
 
 def test_a_refused_reload_is_one_line(caplog: pytest.LogCaptureFixture) -> None:

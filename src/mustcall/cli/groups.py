@@ -1,14 +1,25 @@
-"""Groups of commands that answer a word they do not know with the command that was meant."""
+"""Groups of commands that answer a word they do not know with the command that was meant; wrong input of a command."""
 
 from collections.abc import Mapping
 from importlib import import_module
+from typing import IO, Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from mustcall.core.text.nearest import nearest
 
-__all__ = ["Group", "LazyGroup"]
+__all__ = ["Group", "LazyGroup", "WrongInput"]
+
+
+class WrongInput(click.ClickException):
+    """What a command was given to read cannot be read: one line, and the exit code of every mistake in the input."""
+
+    exit_code = 2
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the line as those of our own errors are."""
+        click.echo(f"mustcall: {self.format_message()}", file=file, err=True)
 
 
 class Group(click.Group):

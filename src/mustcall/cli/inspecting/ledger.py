@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import click
 
-from mustcall.cli.groups import Group
+from mustcall.cli.groups import Group, WrongInput
 from mustcall.cli.inspecting.tables import gateway_ledger, on_ledger
 from mustcall.cli.printing import json_option, print_json
 from mustcall.core.errors import ConfigError, LedgerBroken, MustcallError
@@ -102,7 +102,7 @@ def import_(place: str | None, file: BinaryIO, *, as_json: bool) -> None:
     try:
         count = on_ledger(place, lambda ledger: ledger.import_lines(file), make=True)
     except MustcallError as error:
-        raise click.ClickException(error.message) from None
+        raise WrongInput(error.message) from None
     if as_json:
         print_json({"rows": count})
     else:

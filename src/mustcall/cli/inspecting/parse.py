@@ -12,6 +12,7 @@ from typing import Any, cast
 import click
 import msgspec
 
+from mustcall.cli.groups import WrongInput
 from mustcall.core.errors import MustcallError
 from mustcall.core.text.possessive import any_number
 from mustcall.core.tools import Tool
@@ -100,7 +101,7 @@ def command(**options: Any) -> None:
             return
         parsed = _parse([sys.stdin.buffer.read().decode("utf-8", "replace")], settings)
     except (MustcallError, ValueError) as error:
-        raise click.ClickException(str(error)) from error
+        raise WrongInput(str(error)) from error
     click.echo(_encode(parsed) if options["as_json"] else _table(parsed))
 
 

@@ -18,9 +18,8 @@ from mustcall.cli.setup.naming import UPSTREAM
 from mustcall.cli.setup.offering import PLACEHOLDER, REPLACE, only_listed
 from mustcall.core.errors import UnknownModel
 from mustcall.core.origin import Wire
-from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.reloading import Reloader, may_reload
-from mustcall.gateway.config.settings import ServerSettings, Settings, load_settings, settings_from_flags
+from mustcall.gateway.config.settings import ServerSettings, Settings, load_settings
 from mustcall.gateway.process.notify import notify_ready
 from mustcall.gateway.process.server import bind, serve
 from mustcall.ledger import shown_place
@@ -180,19 +179,23 @@ def _with_workers(
 def _demo_settings(
     host: str | None, port: int | None, log_level: LogLevel | None, log_format: LogFormat | None
 ) -> Generator[Settings]:
-    """Settings of the demo: its own upstream, no file, no environment."""
+    """Settings of the demo: its own upstream, no file, no ledger; the environment holds as for every gateway."""
     from mustcall.testing import ScriptedUpstream, demo_turn  # noqa: PLC0415  only the demo needs it
 
-    flags = (("host", host), ("port", port), ("log_level", log_level), ("log_format", log_format))
-    given = {name: value for name, value in flags if value is not None}
     with ScriptedUpstream(demo_turn) as upstream:
+        read = load_settings(
+            Path(os.devnull),
+            upstream_flags=[f"demo:chat={upstream.base_url}"],
+            host=host,
+            port=port,
+            log_level=log_level,
+            log_format=log_format,
+            ledger="off",
+            environment={name: value for name, value in os.environ.items() if not name.startswith("MUSTCALL_UPSTREAM")},
+        )
         # The script obeys a forced choice; unknown models are asked softly first.
         obeys = read_overrides([{"upstreams": ["demo"], "forced": "always", "reasoning": "never"}])
-        yield settings_from_flags(
-            f"demo:chat={upstream.base_url}",
-            server=msgspec.structs.replace(ServerSettings(), **given),
-            operator=OperatorSettings(overrides=obeys),
-        )
+        yield msgspec.structs.replace(read, operator=msgspec.structs.replace(read.operator, overrides=obeys))
 
 
 def _shown_model(settings: Settings) -> str:

@@ -8,6 +8,7 @@ import asyncio
 import os
 import platform
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -151,7 +152,9 @@ def _config_fix(problem: str, shown: str) -> str:
     variable = re.search(r"the environment variable (\S+)", problem)
     if variable is not None:
         return f"export {variable[1]}=… where mustcall runs"
-    return "mustcall init" if shown == "no file" else f"correct {shown}; `mustcall config check` reads it again"
+    if shown == "no file":
+        return "mustcall init"
+    return f"correct {shown}; `mustcall config check {shlex.quote(shown)}` reads it again"
 
 
 # --- the port -----------------------------------------------------------------------------------------------------

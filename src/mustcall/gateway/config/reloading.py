@@ -58,6 +58,8 @@ class Reloader:
         later = f"; a restart is needed for: {', '.join(fixed)}" if fixed else ""
         said = f"configuration reloaded: {len(kept.endpoints)} upstreams, {len(kept.routes)} routes{later}"
         tell(said)
+        if fixed:
+            _log.warning("the configuration is reloaded, but a restart is needed for: %s", ", ".join(fixed))
         notify_ready(said)
         return kept
 

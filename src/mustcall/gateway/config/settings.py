@@ -330,8 +330,15 @@ def _check(settings: Settings) -> None:
     if not 0 <= server.port <= 65535:
         raise ConfigError(f"server: port must be between 0 and 65535, got {server.port}")
     for field in ("max_body_bytes", "max_concurrency", "request_timeout"):
-        if getattr(server, field) <= 0:
-            raise ConfigError(f"server: {field} must be above 0")
+        if not getattr(server, field) > 0:  # NaN is not, either
+            raise ConfigError(f"server: {field} must be above 0, got {getattr(server, field)}")
+    limits = settings.operator.controls.limits
+    for where, held, field in (
+        *(("server", server, field) for field in ("shutdown_grace", "keepalive", "first_sign")),
+        *(("contract.limits", limits, field) for field in limits.__struct_fields__),
+    ):
+        if not getattr(held, field) >= 0:
+            raise ConfigError(f"{where}: {field} must be 0 or more, got {getattr(held, field)}")
     for field, value in msgspec.structs.asdict(settings.limits).items():
         if not isinstance(value, tuple) and (value < 0 or (value == 0 and "; 0: " not in REASONS[field].bounds)):
             raise ConfigError(f"limits: {field} must be above 0")

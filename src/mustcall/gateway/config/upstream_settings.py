@@ -164,8 +164,8 @@ def make_endpoint(upstream: UpstreamSettings, env: Mapping[str, str], key_env: s
     provider = read_address(upstream.use).provider if upstream.use else None
     key = _key(upstream, provider, where, env, key_env)
     for field in ("connect_timeout", "read_timeout", "idle_timeout"):
-        if getattr(upstream, field) <= 0:
-            raise ConfigError(f"{where}: {field} must be above 0 seconds")
+        if not getattr(upstream, field) > 0:  # NaN is not, either
+            raise ConfigError(f"{where}: {field} must be above 0 seconds, got {getattr(upstream, field)}")
     for field in ("default_max_tokens", "max_output_tokens"):
         limit = getattr(upstream, field)
         if limit is not None and limit < 1:
