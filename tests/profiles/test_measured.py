@@ -73,7 +73,10 @@ def test_any_profile_survives_its_document(values: dict[str, Any], of: int, data
     ("change", "words"),
     [
         ({"facts": {"forced": {"value": "often", "measured": "2026-11-17 1/2"}}}, ("forced", "'often'", "always")),
-        ({"facts": {"forcing": {"value": "never", "measured": "2026-11-17 1/2"}}}, ("'forcing'", "the fields are")),
+        (
+            {"facts": {"forcing": {"value": "never", "measured": "2026-11-17 1/2"}}},
+            ("'forcing'", "did you mean 'forced'?"),
+        ),
         ({"facts": {"name": {"value": "x", "measured": "2026-11-17 1/2"}}}, ("'name'", "[[profile]]")),
         ({"facts": {"named": {"value": True, "measured": "yesterday"}}}, ("named", "'yesterday'", "2026-11-17 24/24")),
         ({"facts": {"named": {"value": True, "measured": "2026-11-17 3/2"}}}, ("named", "3/2", "0 <= n <= m")),

@@ -31,7 +31,9 @@ def test_values_become_the_field_s_own_type() -> None:
 @pytest.mark.parametrize(
     ("table", "problem"),
     [
-        ({"forsed": "never"}, "mustcall.toml: profile 2: 'forsed' is no field of a profile; the fields are: name, pro"),
+        ({"forsed": "never"}, "mustcall.toml: profile 2: 'forsed' is no field of a profile; did you mean 'forced'?"),
+        ({"model": ["x"]}, "'model' is no field of a profile; did you mean 'models'?"),
+        ({"zzz": 1}, "is no field of a profile; the fields are: models, endpoints, upstreams, wires, name, pro"),
         ({"forced": "sometimes"}, "forced must be one of always, without_reasoning, never, ignored, unknown, got 'so"),
         ({"named": "no"}, "named must be true or false, got 'no'"),
         ({"reasoning_off": 1}, "reasoning_off must be true or false, got 1"),

@@ -2,12 +2,14 @@
 
 import re
 import typing
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from mustcall.core.errors import ConfigError
+from mustcall.core.text.nearest import did_you_mean
 from mustcall.dialects.catalogue import is_known
 from mustcall.policy.facts.profile import Profile
 
@@ -81,10 +83,15 @@ def legal_values(field: str) -> str:
     return _LEGAL[kind]
 
 
-def checked(field: str, value: object, where: str) -> Any:
-    """Return the value as the field's own type; raise `ConfigError` naming the field and its legal values."""
+def checked(field: str, value: object, where: str, beside: Sequence[str] = ()) -> Any:
+    """Return the value as the field's own type; raise `ConfigError` naming the field and its legal values.
+
+    `beside`: what else may stand where it was written.
+    """
     if field not in FIELDS:
-        raise ConfigError(f"{where}: {field!r} is no field of a profile; the fields are: {', '.join(FIELDS)}")
+        known = (*beside, *FIELDS)
+        meant = did_you_mean(field, known) or f"; the fields are: {', '.join(known)}"
+        raise ConfigError(f"{where}: {field!r} is no field of a profile{meant}")
     try:
         read = msgspec.convert(value, FIELDS[field])
     except msgspec.ValidationError:

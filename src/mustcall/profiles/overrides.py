@@ -73,7 +73,9 @@ def _override(table: Mapping[str, Any], where: str) -> ProfileOverride:
         upstreams=upstreams,
         wires=header.wires,
         facts={
-            field: Fact(value=checked(field, value, where), observed=Observed.CONFIG, source=where)
+            field: Fact(
+                value=checked(field, value, where, _Header.__struct_fields__), observed=Observed.CONFIG, source=where
+            )
             for field, value in table.items()
             if field not in given
         },
