@@ -175,6 +175,8 @@ def test_the_environment_holds_for_the_demo(monkeypatch: pytest.MonkeyPatch) -> 
     """Clients need the keys it names, and a wrong setting is refused. Upstreams and ledger are the demo's own."""
     monkeypatch.setenv("MUSTCALL_UPSTREAM", "chat=http://127.0.0.1:9/v1")
     monkeypatch.setenv("MUSTCALL_LEDGER", "/nowhere/demo.db")
+    monkeypatch.setenv("MUSTCALL_PROBE_EVERY", "1d")  # which needs a ledger
+    monkeypatch.setenv("MUSTCALL_CONFIG", "/nowhere/mustcall.toml")
     monkeypatch.setenv("MUSTCALL_CLIENT_KEYS", "sekret")
     with serving("--demo", "--port", "0") as (url, printed, _process):
         assert "sekret" not in printed

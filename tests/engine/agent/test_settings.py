@@ -72,6 +72,22 @@ def test_a_wrong_type_is_an_error_at_once(settings: dict[str, Any], said: str) -
         Agent(ScriptedModel(), **settings)
 
 
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (Limits(extra_calls=-1), "limits: extra_calls must be 0 or more, got -1"),
+        (Limits(least_seconds=float("nan")), "limits: least_seconds must be 0 or more, got nan"),
+    ],
+    ids=["negative", "NaN"],
+)
+def test_limits_that_no_turn_can_keep(limits: Limits, said: str) -> None:
+    """Rule 96: a run with such a limit is refused before anything is sent."""
+    model = ScriptedModel()
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        Agent(model, controls=Controls(limits=limits)).run_sync("go")
+    assert model.requests == []
+
+
 def test_words_of_a_budget() -> None:
     """Rule 94: a cap holds also where its mode is written as a word; another word is an error."""
     model = ScriptedModel(lambda seen: Call("count", {"n": len(seen.body["messages"])}))

@@ -37,6 +37,8 @@ _CURL = """\
 """
 #: The model's name in the lines to try: the embedded model goes by any.
 _LOCAL = "local"
+#: Variables of a gateway that has upstreams to choose and to measure.
+_NOT_THE_DEMO_S = ("MUSTCALL_UPSTREAM", "MUSTCALL_PROBE_")
 _CALL_BODY = (
     '{"model":"local","messages":[{"role":"user","content":"What is the weather in Oslo?"}],'
     '"tools":[{"type":"function","function":{"name":"get_weather","parameters":{"type":"object",'
@@ -184,14 +186,14 @@ def _demo_settings(
 
     with ScriptedUpstream(demo_turn) as upstream:
         read = load_settings(
-            Path(os.devnull),
+            without_file=True,
             upstream_flags=[f"demo:chat={upstream.base_url}"],
             host=host,
             port=port,
             log_level=log_level,
             log_format=log_format,
             ledger="off",
-            environment={name: value for name, value in os.environ.items() if not name.startswith("MUSTCALL_UPSTREAM")},
+            environment={name: value for name, value in os.environ.items() if not name.startswith(_NOT_THE_DEMO_S)},
         )
         # The script obeys a forced choice; unknown models are asked softly first.
         obeys = read_overrides([{"upstreams": ["demo"], "forced": "always", "reasoning": "never"}])

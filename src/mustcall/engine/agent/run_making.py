@@ -36,6 +36,7 @@ from mustcall.engine.tooling.ordering import check_order
 from mustcall.engine.tooling.roster import Roster, open_roster
 from mustcall.engine.turns import OperatorSettings, Turns
 from mustcall.policy.facts.checking import check_number
+from mustcall.policy.facts.controls import check_limits
 from mustcall.policy.facts.wording import check_wording
 from mustcall.policy.history.compaction import check_compaction
 from mustcall.policy.limits.budget import Caps
@@ -205,6 +206,7 @@ class RunMaker(Generic[Deps]):
         for name, value in (("max_steps", plan.max_steps), ("concurrency", plan.concurrency)):
             check_number(name, value, least=1, whole=True)
         check_number("timeout", plan.timeout, above=0, unit=" seconds")
+        check_limits(plan.controls.limits)
         approve = () if plan.approve is None else (plan.approve,)
         check_callables(
             hooks=plan.hooks, before_step=plan.before, after_step=plan.after, approve=approve, rules=self._rules_of

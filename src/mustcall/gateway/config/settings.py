@@ -26,7 +26,8 @@ from mustcall.gateway.config.upstream_settings import (
     upstreams_from_flags,
 )
 from mustcall.gateway.state.trace_keeper import LedgerSettings
-from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.checking import check_number
+from mustcall.policy.facts.controls import Controls, check_limits
 from mustcall.policy.facts.routing import Route, WireEndpoint
 from mustcall.policy.facts.wording import Wording, check_wording
 from mustcall.policy.failures.breaker import BreakerRule
@@ -148,6 +149,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 def load_settings(
     file: Path | None = None,
     *,
+    without_file: bool = False,
     upstream_flags: Sequence[str] = (),
     embedded: str = "",
     host: str | None = None,
@@ -166,7 +168,7 @@ def load_settings(
     variable with the key of upstreams given as shorthands, in place of their provider's own.
     """
     env = os.environ if environment is None else environment
-    path = config_file(file, env)
+    path = None if without_file else config_file(file, env)
     read = _read_file(path) if path is not None else _File()
     flags = list(upstream_flags) or env.get("MUSTCALL_UPSTREAM", "").split()
     upstreams, routes = read.upstream, read.route
@@ -330,15 +332,10 @@ def _check(settings: Settings) -> None:
     if not 0 <= server.port <= 65535:
         raise ConfigError(f"server: port must be between 0 and 65535, got {server.port}")
     for field in ("max_body_bytes", "max_concurrency", "request_timeout"):
-        if not getattr(server, field) > 0:  # NaN is not, either
-            raise ConfigError(f"server: {field} must be above 0, got {getattr(server, field)}")
-    limits = settings.operator.controls.limits
-    for where, held, field in (
-        *(("server", server, field) for field in ("shutdown_grace", "keepalive", "first_sign")),
-        *(("contract.limits", limits, field) for field in limits.__struct_fields__),
-    ):
-        if not getattr(held, field) >= 0:
-            raise ConfigError(f"{where}: {field} must be 0 or more, got {getattr(held, field)}")
+        check_number(f"server: {field}", getattr(server, field), above=0)
+    for field in ("shutdown_grace", "keepalive", "first_sign"):
+        check_number(f"server: {field}", getattr(server, field), least=0)
+    check_limits(settings.operator.controls.limits, "contract.limits")
     for field, value in msgspec.structs.asdict(settings.limits).items():
         if not isinstance(value, tuple) and (value < 0 or (value == 0 and "; 0: " not in REASONS[field].bounds)):
             raise ConfigError(f"limits: {field} must be above 0")

@@ -9,6 +9,7 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import Wire
+from mustcall.policy.facts.checking import check_number
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.upstream.address import read_address
 from mustcall.upstream.embedded.engine import engine_problem
@@ -164,8 +165,7 @@ def make_endpoint(upstream: UpstreamSettings, env: Mapping[str, str], key_env: s
     provider = read_address(upstream.use).provider if upstream.use else None
     key = _key(upstream, provider, where, env, key_env)
     for field in ("connect_timeout", "read_timeout", "idle_timeout"):
-        if not getattr(upstream, field) > 0:  # NaN is not, either
-            raise ConfigError(f"{where}: {field} must be above 0 seconds, got {getattr(upstream, field)}")
+        check_number(f"{where}: {field}", getattr(upstream, field), above=0, unit=" seconds")
     for field in ("default_max_tokens", "max_output_tokens"):
         limit = getattr(upstream, field)
         if limit is not None and limit < 1:

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import msgspec
 
-from mustcall.policy.facts.checking import read_choices
+from mustcall.policy.facts.checking import check_number, read_choices
 from mustcall.policy.facts.profile import Protocol
 
-__all__ = ["Controls", "Limits", "OnUnmet", "OtherTool", "Salvage", "ToolControls"]
+__all__ = ["Controls", "Limits", "OnUnmet", "OtherTool", "Salvage", "ToolControls", "check_limits"]
 
 
 class OnUnmet(StrEnum):
@@ -56,6 +56,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     reminders: int = 3
     #: No attempt starts with less than this many seconds left (rule 97).
     least_seconds: float = 1.0
+
+
+def check_limits(limits: Limits, where: str = "limits") -> None:
+    """Raise `ConfigError` for a limit below 0, or NaN, which no time ever reaches."""
+    for name in Limits.__struct_fields__:
+        check_number(f"{where}: {name}", getattr(limits, name), least=0)
 
 
 class ToolControls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
