@@ -248,7 +248,7 @@ def order(port: int, concurrency: int, requests: int) -> LoadOrder:
         length=2,
         ending="}",
         families=[[os.getpid()]],
-        timeout=20,
+        timeout=180,
     )
 
 

@@ -378,6 +378,8 @@ class _Turn:
 
     def _check_liveness(self) -> Iterator[str]:
         scenario, outcome, told = self.scenario, self.outcome, self.told
+        if scenario.demand.hangs:
+            return  # a good attempt may have run out of time
         if len(told) > 1 and told[0].honest:
             yield f"wasteful: {len(told)} attempts although the first was good ({told[0].what})"
         if outcome.kind != "failed" or scenario.impossible:

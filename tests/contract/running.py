@@ -19,9 +19,13 @@ from mustcall.upstream.retry import SystemClock
 from mustcall.upstream.seam import Timeouts
 from support.compared import leave
 
-__all__ = ["Arena", "Report", "open_arena", "run_turns"]
+__all__ = ["HASTY", "PATIENT", "Arena", "HastyClock", "Report", "open_arena", "run_turns"]
 
 _AT_ONCE = 8
+
+#: A machine may stand still for seconds: only turns whose upstream hangs are ended by the clock.
+PATIENT = Timeouts(connect=180, read=180, idle=180)
+HASTY = Timeouts(connect=180, read=0.5, idle=0.5)
 
 #: Strict rules about what this upstream issued itself: most of its replies are written by hand and not remembered.
 _WAIVED = (
@@ -83,10 +87,15 @@ def open_arena(*, trusting: bool = False) -> Generator[Arena]:
     adversary = Adversary()
     with ScriptedUpstream(adversary, strict=True, waive=_WAIVED) as upstream:
         leave(upstream, "the replies decide what is asked again; the checker looks through every body")
-        flags = [f"{wire}:{wire}={upstream.base_url}" for wire in ("chat", "responses", "messages")]
+        wires = ("chat", "responses", "messages")
+        flags = [f"{wire}{pace}:{wire}={upstream.base_url}" for wire in wires for pace in ("", "-hasty")]
         settings = settings_from_flags(*flags)
         endpoints = tuple(
-            msgspec.structs.replace(endpoint, backoff=Backoff(retries=2), timeouts=Timeouts(connect=5, read=3, idle=3))
+            msgspec.structs.replace(
+                endpoint,
+                backoff=Backoff(retries=2),
+                timeouts=HASTY if endpoint.name.endswith("-hasty") else PATIENT,
+            )
             for endpoint in settings.endpoints
         )
         settings = msgspec.structs.replace(settings, endpoints=endpoints)
@@ -94,7 +103,7 @@ def open_arena(*, trusting: bool = False) -> Generator[Arena]:
             overrides = read_overrides([{"models": ["*"], "trusted_arguments": True}], "contract")
             operator = msgspec.structs.replace(settings.operator, overrides=overrides)
             settings = msgspec.structs.replace(settings, operator=operator)
-        with RunningGateway(settings=settings, clock=HastyClock(), request_timeout=18.0) as gateway:
+        with RunningGateway(settings=settings, clock=HastyClock(), request_timeout=600.0) as gateway:
             yield Arena(adversary, upstream, gateway, trusting)
 
 

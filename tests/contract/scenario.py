@@ -38,6 +38,9 @@ _MODELS = (
     "mystery-model",
 )
 
+#: One turn in so many has an upstream that hangs, and short timeouts. Prime, so that all combinations have some.
+_HANGING = 41
+
 _TEXT = {"type": "string"}
 _TOOLS: tuple[tuple[str, dict[str, Any]], ...] = (
     (
@@ -155,8 +158,8 @@ class Scenario:
 
     @property
     def asked_model(self) -> str:
-        """The model's name as the caller writes it: the upstream first."""
-        return f"{self.upstream}/{self.model}"
+        """The model's name as the caller writes it: the upstream first, under the name of one with short timeouts."""
+        return f"{self.upstream}-hasty/{self.model}" if self.demand.hangs else f"{self.upstream}/{self.model}"
 
     @property
     def is_unknown(self) -> bool:
@@ -219,6 +222,7 @@ def build(seed: int) -> Scenario:
             parallel=parallel,
             schema=schema,
             honest_from=honest_from,
+            hangs=not seed % _HANGING,
         ),
     )
 

@@ -11,7 +11,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from contract.running import HastyClock
+from contract.running import HASTY, PATIENT, HastyClock
 from mustcall import Agent, FunctionTool, Role, RunResult, Text, ToolSettings, Upstream
 from mustcall.core.errors import MustcallError
 from mustcall.core.origin import Wire
@@ -20,11 +20,11 @@ from mustcall.testing import ScriptedModel, ScriptedUpstream
 from mustcall.testing.adversary.upstream import Adversary, AttemptTruth, CallerIntent
 from mustcall.testing.offers import Choice, OfferedTool
 from mustcall.upstream.endpoint import Endpoint
-from mustcall.upstream.seam import Timeouts
 from support.compared import leave
 
 RUNS = 25
 MOST_STEPS = 4
+_HANGING = 11  # one run in so many
 SCHEMAS: dict[str, dict[str, Any]] = {
     "look_up": {
         "type": "object",
@@ -65,7 +65,7 @@ class Ran:
 
 
 async def take(
-    upstream: ScriptedUpstream, wire: Wire, model: str, *, stream: bool, role: str = "alone"
+    upstream: ScriptedUpstream, wire: Wire, model: str, *, stream: bool, hangs: bool, role: str = "alone"
 ) -> tuple[RunResult, Ran]:
     """Run an agent to whatever end; the one that lies is alone, or one of two models."""
     endpoint = Endpoint(
@@ -74,7 +74,7 @@ async def take(
         base_url=upstream.base_url,
         api_key="k",
         backoff=Backoff(retries=2),
-        timeouts=Timeouts(connect=5, read=3, idle=3),
+        timeouts=HASTY if hangs else PATIENT,
     )
     ran = Ran()
     where = Upstream(endpoint, model=model, clock=HastyClock())
@@ -83,7 +83,7 @@ async def take(
         "caller": {"planner": ScriptedModel(default="Go on with the next call."), "caller": where},
         "planner": {"planner": where, "caller": ScriptedModel(default="none")},
     }
-    agent = Agent(**models[role], tools=ran.tools(), max_steps=MOST_STEPS, timeout=15)
+    agent = Agent(**models[role], tools=ran.tools(), max_steps=MOST_STEPS, timeout=600)
     if not stream:
         return await agent.run("Go on.", check=False), ran
     events = agent.stream("Go on.")
@@ -155,20 +155,29 @@ async def run_many(wire: Wire, count: int, *, stream: bool, role: str = "alone")
     """Run agents side by side; return what of the contract was not kept."""
     adversary = Adversary()
     offers = tuple(OfferedTool(name, schema) for name, schema in SCHEMAS.items())
-    models = [f"unknown-{number}" for number in range(count)]
-    for number, model in enumerate(models):
-        honest = None if number % 4 else 2
-        adversary.expect(model, CallerIntent(seed=number + 7, tools=offers, choice=Choice("auto"), honest_from=honest))
+    intents = {
+        f"unknown-{number}": CallerIntent(
+            seed=number + 7,
+            tools=offers,
+            choice=Choice("auto"),
+            honest_from=None if number % 4 else 2,
+            hangs=number % _HANGING == 1,
+        )
+        for number in range(count)
+    }
+    for model, intent in intents.items():
+        adversary.expect(model, intent)
     with ScriptedUpstream(adversary) as upstream:
         leave(upstream, "the replies decide what is asked again; how often is checked for each run")
         limit = asyncio.Semaphore(8)
 
         async def one(model: str) -> list[str]:
             async with limit:
-                result, ran = await take(upstream, wire, model, stream=stream, role=role)
+                hangs = intents[model].hangs
+                result, ran = await take(upstream, wire, model, stream=stream, hangs=hangs, role=role)
             asked = sum(request.body["model"] == model for request in upstream.requests)
             found = violations(result, ran, adversary.told.get(model, []), asked)
             return [f"{model}: {each} ({result.stopped})" for each in found]
 
-        found = await asyncio.gather(*map(one, models))
+        found = await asyncio.gather(*map(one, intents))
     return [each for some in found for each in some]

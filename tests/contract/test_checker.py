@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from contract.checker import CEILING, check
@@ -171,6 +172,17 @@ def test_violated(case: str) -> None:
     turn, seen, told, word = VIOLATIONS[case]
     found = check(turn, seen, told, [request()] * len(told))
     assert any(word in violation for violation in found), found
+
+
+@pytest.mark.parametrize("case", ["a good attempt repeated", "a good attempt lost"])
+def test_liveness_is_not_checked_where_time_runs_out(case: str) -> None:
+    """An upstream that hangs needs a short timeout, which may end a good attempt on a slow machine; no leak may."""
+    turn, seen, told, _ = VIOLATIONS[case]
+    hanging = replace(turn, demand=msgspec.structs.replace(turn.demand, hangs=True))
+    assert check(hanging, seen, told, [request()] * len(told)) == []
+    turn, seen, told, word = VIOLATIONS["an error of another shape"]
+    hanging = replace(turn, demand=msgspec.structs.replace(turn.demand, hangs=True))
+    assert any(word in violation for violation in check(hanging, seen, told, [request()] * len(told)))
 
 
 def test_arguments_that_flowed_before_the_failure() -> None:

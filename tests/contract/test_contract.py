@@ -60,6 +60,7 @@ def test_the_turns_are_enough_and_of_every_kind() -> None:
     pairs = Counter((one.caller, one.upstream, one.stream) for one in scenarios)
     assert set(pairs) == set(COMBINATIONS)
     assert min(pairs.values()) == max(pairs.values())
+    assert {(one.caller, one.upstream, one.stream) for one in scenarios if one.demand.hangs} == set(COMBINATIONS)
     choices = Counter("absent" if one.choice is None else one.choice.mode for one in scenarios)
     assert set(choices) == {"absent", "auto", "none", "required", "named"}
     assert {dirt for one in scenarios for dirt in one.dirt} >= {"orphan call", "orphan result", "leftover markup"}

@@ -78,7 +78,7 @@ async def test_a_server_that_has_stopped() -> None:
 
 
 def _answers(connection: socket.socket) -> bytes:
-    connection.settimeout(30)
+    connection.settimeout(180)
     with contextlib.suppress(ConnectionResetError):
         return connection.recv(65_536).split(b" ")[1]
     return b""
@@ -135,6 +135,6 @@ def test_connections_that_come_with_the_stop_do_not_hold_it_up(monkeypatch: pyte
         with gateway:
             assert taken.wait(60)
         for connection in connections:
-            connection.settimeout(60)
+            connection.settimeout(180)
             with contextlib.suppress(ConnectionResetError):
                 assert connection.recv(1) == b""

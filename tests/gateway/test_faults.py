@@ -198,7 +198,7 @@ def test_client_that_leaves_frees_the_upstream(upstream_wire: str, stream: bool)
     ):
         body = json.dumps({**GOOD["chat"], "stream": stream}).encode()
         with socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as client:
-            client.settimeout(10)
+            client.settimeout(180)
             client.sendall(
                 b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n%b"
                 % (len(body), body)
@@ -223,7 +223,7 @@ def test_slow_client_is_not_a_slow_upstream() -> None:
     ):
         body = json.dumps({**GOOD["chat"], "stream": True}).encode()
         with socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as client:
-            client.settimeout(10)
+            client.settimeout(180)
             client.sendall(
                 b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
                 b"content-length: %d\r\n\r\n%b" % (len(body), body)

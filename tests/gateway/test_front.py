@@ -53,7 +53,7 @@ def test_idle_connections_are_closed_by_clients_first() -> None:
 
 def _status(connection: socket.socket) -> int:
     """Return the status of the next answer, 0 if the connection is closed without one."""
-    connection.settimeout(30)
+    connection.settimeout(180)
     answer = b""
     try:
         while b"\r\n" not in answer:
@@ -90,7 +90,7 @@ def _after_one(place: tuple[str, int], more: bytes) -> list[int]:
     with socket.create_connection(place) as connection:
         with suppress(ConnectionError):
             connection.sendall(HEAD + b"\r\n" + BODY + more)
-        connection.settimeout(30)
+        connection.settimeout(180)
         said = b""
         with suppress(ConnectionError):
             while piece := connection.recv(65_536):

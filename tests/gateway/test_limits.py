@@ -252,7 +252,7 @@ def test_repeated_headers_are_joined() -> None:
         RunningGateway(f"messages={upstream.base_url}") as gateway,
         socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as client,
     ):
-        client.settimeout(10)
+        client.settimeout(180)
         body = json.dumps(GOOD["messages"]).encode()
         lines = b"host: localhost\r\nanthropic-beta: a-1\r\nanthropic-beta: b-2\r\ncontent-length: %d" % len(body)
         client.sendall(b"POST /v1/messages HTTP/1.1\r\n%b\r\n\r\n%b" % (lines, body))
@@ -320,7 +320,7 @@ def test_body_that_never_ends() -> None:
         RunningGateway("chat=http://127.0.0.1:9/v1", request_timeout=0.3) as gateway,
         socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as client,
     ):
-        client.settimeout(10)
+        client.settimeout(180)
         client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
         answer = client.recv(65536)
     assert b"400 Bad Request" in answer

@@ -339,7 +339,7 @@ def test_events_are_forwarded_without_waiting() -> None:
             RunningGateway(f"chat=http://127.0.0.1:{listener.getsockname()[1]}/v1") as gateway,
             socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as client,
         ):
-            client.settimeout(10)
+            client.settimeout(180)
             body = b'{"model":"m","messages":[{"role":"user","content":"x"}],"stream":true}'
             client.sendall(
                 b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n%b"

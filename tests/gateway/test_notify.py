@@ -19,7 +19,7 @@ def manager(monkeypatch: pytest.MonkeyPatch) -> Generator[socket.socket]:
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         path = Path(folder, "notify")
         listening.bind(str(path))
-        listening.settimeout(20)
+        listening.settimeout(180)
         monkeypatch.setenv("NOTIFY_SOCKET", str(path))
         yield listening
 
@@ -61,6 +61,6 @@ def test_abstract_names() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         name = f"mustcall-test-notify-{os.getpid()}"  # such names are the machine's, and another run may be under way
         listening.bind(f"\0{name}")
-        listening.settimeout(20)
+        listening.settimeout(180)
         notify.notify("READY=1", environment={"NOTIFY_SOCKET": f"@{name}"})
         assert listening.recv(100) == b"READY=1"

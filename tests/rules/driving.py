@@ -322,7 +322,7 @@ def ask_slowly(url: str, wire: str, body: Json, until: bytes, then: Callable[[],
     """Ask for a stream, call `then` once these bytes have come, and read the rest."""
     parts = urlsplit(url)
     assert parts.hostname is not None
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=20)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=180)
     try:
         headers = {"content-type": "application/json", **_KEYS[wire]}
         connection.request("POST", PATHS[wire], json.dumps(body).encode(), headers)

@@ -380,7 +380,7 @@ def test_a_caller_who_left_is_not_retried_for(stream: bool) -> None:
     ):
         place = urlsplit(gateway.url)
         assert place.hostname is not None
-        connection = http.client.HTTPConnection(place.hostname, place.port, timeout=20)
+        connection = http.client.HTTPConnection(place.hostname, place.port, timeout=180)
         headers = {"content-type": "application/json", "x-api-key": "sk-test", "anthropic-version": "2023-06-01"}
         connection.request("POST", "/v1/messages", json.dumps(asked("messages", stream=stream)), headers)
         upstream.wait_for_requests(1)

@@ -335,7 +335,7 @@ class Rig:
         def keep(response: httpx2.Response) -> None:
             seen.update({name.lower(): value for name, value in response.headers.items()})
 
-        with httpx2.Client(event_hooks={"response": [keep]}, timeout=20, verify=_NO_CERTIFICATES) as http:
+        with httpx2.Client(event_hooks={"response": [keep]}, timeout=180, verify=_NO_CERTIFICATES) as http:
             ask = {"chat": _ask_chat, "responses": _ask_responses, "messages": _ask_messages}[wire]
             try:
                 got = ask(self.url, http, dict(body), dict(headers or {}))

@@ -5,7 +5,7 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-__all__ = ["now", "run"]
+__all__ = ["now", "run", "stall"]
 
 
 class _InstantSelector(selectors.DefaultSelector):
@@ -33,6 +33,17 @@ class _InstantLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the seconds that were waited for."""
         return self._instant.now
+
+    def pass_by(self, seconds: float) -> None:
+        """Move the time on."""
+        self._instant.now += seconds
+
+
+def stall(seconds: float) -> None:
+    """Let time pass in which the loop does not run, as if the process had been stopped."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, _InstantLoop)
+    loop.pass_by(seconds)
 
 
 def run(main: Callable[[], Coroutine[Any, Any, float]]) -> float:

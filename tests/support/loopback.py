@@ -12,7 +12,7 @@ from mustcall.upstream.http import HttpTransport
 from mustcall.upstream.seam import Timeouts, UpstreamCall
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
-PATIENT = Timeouts(connect=5, read=5, idle=5)
+PATIENT = Timeouts(connect=180, read=180, idle=180)
 IMPATIENT = Timeouts(connect=0.1, read=0.1, idle=0.1)
 SECRETS = ("sekret-path", "sekret-query", "sekret-key", "sekret-body")
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -131,5 +131,5 @@ async def failure_of(transport: HttpTransport, call: UpstreamCall, *, stream: bo
 
 async def within_reason(event: asyncio.Event) -> None:
     """Wait for something that is going to happen."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         await event.wait()

@@ -175,7 +175,7 @@ def test_raw_and_raw_stream_are_sent_as_they_are() -> None:
         with ask(upstream) as connection:
             raw = connection.getresponse()
             assert (raw.status, raw.headers["x-odd"], raw.read()) == (418, "1", b"\xff\x00")
-        with socket.create_connection(("127.0.0.1", upstream.port), timeout=5) as plain:
+        with socket.create_connection(("127.0.0.1", upstream.port), timeout=180) as plain:
             plain.sendall(
                 f"POST {PATH} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{{}}".encode()
             )

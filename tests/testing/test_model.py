@@ -45,7 +45,7 @@ async def go(agent: Agent, *, stream: bool) -> tuple[Any, list[RunEvent]]:
 
 async def ended(run: Coroutine[Any, Any, T]) -> T:
     """Return what a run comes to; one that waits in real time fails instead of blocking the tests."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(180):
         return await run
 
 

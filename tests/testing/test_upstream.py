@@ -21,7 +21,7 @@ HI: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi
 
 def send(upstream: ScriptedUpstream, body: Any = HI, path: str = "/v1/chat/completions", method: str = "POST") -> Any:
     """Send one request; return status and decoded body."""
-    with closing(http.client.HTTPConnection("127.0.0.1", upstream.port, timeout=60)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", upstream.port, timeout=180)) as connection:
         connection.request(method, path, body if isinstance(body, bytes) else json.dumps(body))
         response = connection.getresponse()
         return response.status, json.loads(response.read())
@@ -29,7 +29,7 @@ def send(upstream: ScriptedUpstream, body: Any = HI, path: str = "/v1/chat/compl
 
 def stream(upstream: ScriptedUpstream) -> bytes:
     """Return the bytes of one streamed reply."""
-    with closing(http.client.HTTPConnection("127.0.0.1", upstream.port, timeout=60)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", upstream.port, timeout=180)) as connection:
         connection.request("POST", "/v1/chat/completions", json.dumps(HI | {"stream": True}))
         return connection.getresponse().read()
 
@@ -98,7 +98,7 @@ def test_chunking_never_changes_the_bytes(chunking: Chunking) -> None:
 
 def http_chunks(upstream: ScriptedUpstream, body: bytes) -> list[bytes]:
     """Post a body and return the chunks of the answer as they stand on the wire."""
-    with socket.create_connection(("127.0.0.1", upstream.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", upstream.port), timeout=180) as connection:
         head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
         connection.sendall(head % len(body) + body)
         raw = b""
@@ -312,7 +312,7 @@ def test_it_starts_and_closes_cleanly() -> None:
 def test_closing_drops_idle_connections() -> None:
     """A client's idle keep-alive connection does not hold up closing."""
     with ScriptedUpstream([Turn(Say("a"))]) as upstream:
-        connection = http.client.HTTPConnection("127.0.0.1", upstream.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", upstream.port, timeout=180)
         connection.request("POST", "/v1/chat/completions", json.dumps(HI))
         connection.getresponse().read()
         assert upstream.open_connections == 1

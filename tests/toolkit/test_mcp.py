@@ -1,6 +1,7 @@
 """The tools of a real MCP server, started as a process over standard input and output."""
 
 import asyncio
+import gc
 import os
 import shlex
 import sys
@@ -26,7 +27,7 @@ _STARTS = 600.0
 
 
 @asynccontextmanager
-async def opened(command: str, *, patience: float = 60.0) -> AsyncGenerator[McpServer]:
+async def opened(command: str, *, patience: float = 180.0) -> AsyncGenerator[McpServer]:
     """A server for one test."""
     server = McpServer(command, patience=patience, taken={"calculator"}, start=_STARTS)
     await server.open()
@@ -96,7 +97,7 @@ async def test_a_tool_that_fails(shared: McpServer) -> None:
 
 async def test_a_server_that_dies() -> None:
     """A process that ends in the middle of a call is a tool error for this call and the next, never a crash."""
-    async with opened(PLAIN, patience=20) as server:
+    async with opened(PLAIN, patience=180) as server:
         for _ in range(2):
             with pytest.raises(ToolError, match="MCP server"):
                 await server.call("die", {})
@@ -146,6 +147,8 @@ async def test_closing_ends_the_process(tmp_path: Path) -> None:
 
 async def test_what_cannot_be_started() -> None:
     """A command that is none, a program that is no server, and one that says nothing are told apart in one line."""
+    lost: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
     for command, word in (
         ("no-such-program --x", "there is no program 'no-such-program'"),
         (f"{sys.executable} -c 'import sys; sys.exit(\"bad luck\")'", "bad luck"),
@@ -154,6 +157,9 @@ async def test_what_cannot_be_started() -> None:
         with pytest.raises(ConfigError, match=word) as raised:
             await McpServer(command, start=_STARTS if "sleep" not in command else 1).open()
         assert "\n" not in raised.value.message
+    del raised
+    gc.collect()
+    assert lost == []
 
 
 @pytest.mark.parametrize(

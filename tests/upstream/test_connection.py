@@ -12,7 +12,7 @@ from mustcall.upstream.http1.answer import AnswerPhase, Garbled, Hangup
 from mustcall.upstream.http1.connection import HIGH_WATER, Connection
 from mustcall.upstream.http1.dialling import DialTarget
 from mustcall.upstream.http1.pool import PooledOrigin
-from support.instant import now, run
+from support.instant import now, run, stall
 from support.loopback import call_to
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -115,6 +115,28 @@ def test_each_wait_has_its_own_time(first: int, second: int) -> None:
         return now() - begun
 
     assert run(main) == pytest.approx(second, abs=0.002)
+
+
+def test_time_in_which_nothing_ran_is_given_back() -> None:
+    """An answer that came while the process was stopped is read; one that does not come then ends as late again."""
+
+    async def main() -> float:
+        ends = Ends()
+        ends.begin()
+        waiter = ends.connection.wait(10)
+        stall(60)
+        await asyncio.sleep(49)
+        ends.connection.data_received(BEGUN + b"x")
+        await waiter
+        assert ends.connection.take() == b"x"
+        begun = now()
+        waiter = ends.connection.wait(10)
+        stall(10.4)
+        await waiter
+        assert isinstance(ends.connection.error, TimeoutError)
+        return now() - begun
+
+    assert run(main) == pytest.approx(10.4, abs=0.002)
 
 
 def test_time_of_the_consumer_does_not_count() -> None:

@@ -81,7 +81,7 @@ async def test_dead_addresses_time_out(transport: HttpTransport, names: Names, m
     with full_backlog() as dead:
         names([at(dead)] * 3)
         before = asyncio.all_tasks()
-        call = call_to("http://three.example", timeouts=Timeouts(connect=0.1, read=5, idle=5))
+        call = call_to("http://three.example", timeouts=Timeouts(connect=0.1, read=180, idle=180))
         assert type(await failure_of(transport, call)) is UpstreamTimeout
         await asyncio.sleep(0)
         await asyncio.sleep(0)

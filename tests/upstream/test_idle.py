@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from mustcall.upstream.http1.idle import IdleTimer
-from support.instant import now, run
+from support.instant import now, run, stall
 
 
 def test_short_waits_are_left_alone() -> None:
@@ -215,3 +215,37 @@ def test_task_that_survived_a_cancellation() -> None:
         return await task
 
     assert run(main) == 2.0
+
+
+@pytest.mark.parametrize(("stalled", "ends"), [(0.5, 1.0), (1.4, 1.4), (1.6, 2.2), (5.0, 9.0)])
+def test_time_in_which_nothing_ran_is_given_back(stalled: float, ends: float) -> None:
+    """A wait that ran out while the process was stopped lasts as long again as it had been over, and no longer."""
+
+    async def wait() -> None:
+        with IdleTimer(1.0):
+            stall(stalled)
+            await asyncio.sleep(100)
+
+    async def main() -> float:
+        with pytest.raises(TimeoutError):
+            await wait()
+        return now()
+
+    assert run(main) == ends
+
+
+def test_what_came_during_a_stall_is_taken() -> None:
+    """A step that is due after a stall comes before the timeout, also where it needs a second step."""
+
+    async def answer() -> str:
+        stall(5.0)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return "here"
+
+    async def main() -> float:
+        with IdleTimer(1.0):
+            assert await asyncio.create_task(answer()) == "here"
+        return now()
+
+    assert run(main) == 5.0

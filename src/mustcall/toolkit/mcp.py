@@ -199,6 +199,7 @@ class McpServer:
             if ready.done():
                 raise
             ready.set_exception(_cause(error))
+            ready.exception()  # seen: where `open` waits no longer, nobody else asks
         finally:
             self._session = None
 

@@ -25,6 +25,7 @@ from mustcall.upstream.bounds import check_body, cut, fits, in_turns, read_bound
 from mustcall.upstream.http1.answer import AnswerPhase, Garbled, Hangup
 from mustcall.upstream.http1.connection import Connection
 from mustcall.upstream.http1.dialling import DialTarget
+from mustcall.upstream.http1.idle import IdleTimer
 from mustcall.upstream.http1.inflating import inflated
 from mustcall.upstream.http1.pool import Pool, PooledOrigin
 from mustcall.upstream.http1.request import RequestTarget, UnusableUrl, Unwritable, read_url, write_head
@@ -274,14 +275,14 @@ class HttpTransport:
         loop = asyncio.get_running_loop()
         until = loop.time() + left
         connect = call.timeouts.connect
-        limit = asyncio.timeout(min(connect, left))
+        limit = IdleTimer(min(connect, left))
         try:
-            async with limit:
+            with limit:
                 connection = await self._pool.dial(origin)
         except BaseException as error:
             origin.leave()
             match error:
-                case TimeoutError() if limit.expired():
+                case TimeoutError() if limit.expired:
                     raise (failures.no_connection(call) if connect <= left else failures.no_turn(call)) from None
                 case OSError():
                     raise failures.cannot_connect(call, error) from error

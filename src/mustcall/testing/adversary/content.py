@@ -75,6 +75,8 @@ class CallerIntent(msgspec.Struct, frozen=True, kw_only=True):
     """What the caller of a turn wants, however the request says it: the measure of honesty.
 
     `honest_from` is the number of the first attempt that is answered honestly; None for a turn of lies alone.
+    `hangs`: a connection that breaks stops without an end. Whoever waits for that needs a timeout, and is not told
+    apart from a caller whose time ran out while an answer was on its way: nothing is promised about how often it asks.
     """
 
     seed: int
@@ -83,6 +85,7 @@ class CallerIntent(msgspec.Struct, frozen=True, kw_only=True):
     parallel: bool = True
     schema: JsonObject | None = None
     honest_from: int | None = None
+    hangs: bool = False
 
     @property
     def forced(self) -> bool:

@@ -85,17 +85,17 @@ def harvestable(text: str, mark: str, source: random.Random) -> tuple[str, Answe
     return "error with its generation (500)", Raw(500, to_json({"error": {"code": 500, "message": message}}))
 
 
-def break_connection(answer: Answer, size: int, source: random.Random) -> tuple[str, Answer, int]:
-    """Return the answer on a connection that breaks, how, and after how many of its `size` bytes."""
+def break_connection(
+    answer: Answer, size: int, source: random.Random, *, hangs: bool = False
+) -> tuple[str, Answer, int]:
+    """Return the answer on a connection that breaks or `hangs`, how, and after how many of its `size` bytes."""
     after = source.randint(0, size)
     head = source.random() < 0.5
-    match source.choice(["cut", "cut", "reset", "hang"] if source.random() < 0.1 else ["cut", "cut", "reset"]):
-        case "cut":
-            return f"cut after {after}", Cut(answer, after, head), after
-        case "reset":
-            return f"reset after {after}", Reset(answer, after, head), after
-        case _:
-            return f"hangs after {after}", Hang(answer, after, head), after
+    if hangs:
+        return f"hangs after {after}", Hang(answer, after, head), after
+    if source.random() < 2 / 3:
+        return f"cut after {after}", Cut(answer, after, head), after
+    return f"reset after {after}", Reset(answer, after, head), after
 
 
 _Way = Callable[[Wire, JsonObject, str, Stamp, random.Random], tuple[str, Answer]]

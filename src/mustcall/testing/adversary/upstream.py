@@ -115,7 +115,7 @@ def answer_request(
         return _fault(demand, marks, wire, body, stamp=stamp, source=source)
     spoken = lie(demand, marks, source)
     told = _tell(spoken, marks)
-    breaks = source.random() < 0.2
+    breaks = source.random() < (0.6 if demand.hangs else 0.2)
     if source.random() < 0.5:
         if not breaks:
             return told, spoken.turn if source.random() < 0.9 else Delayed(spoken.turn, 0.004)
@@ -123,7 +123,7 @@ def answer_request(
     else:
         told, answer, size, end = _bend(told, spoken.turn, wire, body, demand=demand, stamp=stamp, source=source)
     if breaks:
-        how, answer, after = faults.break_connection(answer, size, source)
+        how, answer, after = faults.break_connection(answer, size, source, hangs=demand.hangs)
         told = msgspec.structs.replace(told, what=f"{told.what}, {how}")
         if after < end:
             told = _unfinished(told, spoken.turn, demand)

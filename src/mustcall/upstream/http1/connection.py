@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import cast
 
 from mustcall.upstream.http1.answer import AnswerPhase, AnswerReader, Garbled, Hangup
+from mustcall.upstream.http1.idle import STALLED
 
 __all__ = ["HIGH_WATER", "Connection"]
 
@@ -250,12 +251,16 @@ class Connection(AnswerReader, asyncio.Protocol):
 
     def _look(self) -> None:
         """End a wait, or a rest, that has lasted too long; otherwise look again when it would have."""
+        now = self.loop.time()
+        late = now - max(self._due, self._deadline)
         self._timer = None
         self._due = math.inf
         if self._waiter is None and self.phase is not _IDLE:
             return
-        if self._deadline - self.loop.time() > _EARLY:
+        if self._deadline - now > _EARLY:
             self._set_timer(self._deadline)
+        elif late > STALLED:  # what arrived while this process did not run has not been read yet
+            self._set_timer(now + late)
         else:
             self._break(TimeoutError())
 

@@ -2,13 +2,19 @@
 
 One scheduled call serves the whole stream: it looks, when it is due, how long the current wait has lasted, and comes
 back later if that is not too long. Starting and ending a wait is one assignment.
+
+A call that comes late says that this process did not run: its loop was blocked, the process or its machine was
+stopped. What arrived meanwhile has not been read yet, so the wait goes on, for as long as the call was late.
 """
 
 import asyncio
 from types import TracebackType
 from typing import Self
 
-__all__ = ["IdleTimer"]
+__all__ = ["STALLED", "IdleTimer"]
+
+#: How many seconds late a scheduled call is when the process did not run; a busy loop is late by less.
+STALLED = 0.5
 
 
 class IdleTimer:
@@ -17,7 +23,7 @@ class IdleTimer:
     The first wait begins at once; `pause` ends a wait, `resume` begins the next one, in the task that then waits.
     """
 
-    __slots__ = ("_before", "_fired", "_handle", "_loop", "_seconds", "_since", "_task")
+    __slots__ = ("_before", "_due", "_fired", "_handle", "_loop", "_seconds", "_since", "_task")
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -25,8 +31,14 @@ class IdleTimer:
         self._task: asyncio.Task[object] | None = None
         self._since: float | None = None
         self._handle: asyncio.TimerHandle | None = None
+        self._due = 0.0
         self._fired = False
         self._before = 0
+
+    @property
+    def expired(self) -> bool:
+        """Whether a wait lasted too long."""
+        return self._fired
 
     def pause(self) -> None:
         """End the current wait."""
@@ -40,7 +52,7 @@ class IdleTimer:
 
     def __enter__(self) -> Self:
         self.resume()
-        self._handle = self._loop.call_later(self._seconds, self._look)
+        self._look_at(self._loop.time() + self._seconds)
         return self
 
     def __exit__(
@@ -54,13 +66,18 @@ class IdleTimer:
             if kind is not None and issubclass(kind, asyncio.CancelledError) and others <= self._before:
                 raise TimeoutError from error
 
+    def _look_at(self, due: float) -> None:
+        self._due = due
+        self._handle = self._loop.call_at(due, self._look)
+
     def _look(self) -> None:
         """Cancel a wait that has lasted too long; otherwise look again when it would have."""
-        left = self._seconds
-        if self._since is not None:
-            left = self._since + self._seconds - self._loop.time()
-        if left <= 0 and self._task is not None:
+        now = self._loop.time()
+        end = now + self._seconds if self._since is None else self._since + self._seconds
+        if end > now:
+            self._look_at(end)
+        elif (late := now - max(end, self._due)) > STALLED:
+            self._look_at(now + late)
+        elif self._task is not None:
             self._fired = True
             self._task.cancel()
-        else:
-            self._handle = self._loop.call_later(left, self._look)
