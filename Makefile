@@ -38,7 +38,7 @@ types: .venv/.ready-dev ## pyrefly in strict mode
 unit: .venv/.ready-dev chromium ## the tests
 	$(BIN)/pytest --workers auto -q
 
-test-proof: .venv/.ready-dev ## the tests three times: under load, in another order, with other hashes (ONLY=…; SEED=…)
+test-proof: .venv/.ready-dev ## the tests four times: under load, in another order, with other hashes, stopped again and again (ONLY=…; SEED=…)
 	$(BIN)/python tools/proof.py $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
 
 soak: .venv/.ready-dev ## 100,000 turns against the adversary, and as many where it is trusted (TURNS=…; SEED=… tells one turn again), 300 runs killed and resumed, every attack, many new examples for each property, the model itself

@@ -1,20 +1,23 @@
-"""Prove that the tests depend on nothing but the code: run all of them three times, each time in other circumstances.
+"""Prove that the tests depend on nothing but the code: run all of them four times, each time in other circumstances.
 
 `load` keeps every processor busy twice over beside them, `order` runs them in another order, `hash` changes the hashes
-of strings. The seed is drawn anew each time and printed; `--seed N` runs with that one again. `--only load` runs one of
-the three. What follows `--` is given to pytest (`-- tests/engine`). The last lines are the summary, and the exit status
-is 1 if a test failed in any run.
+of strings, `stalls` stops their processes for seconds again and again, as a machine with too many guests does. The seed
+is drawn anew each time and printed; `--seed N` runs with that one again. `--only load` runs one of the four. What
+follows `--` is given to pytest (`-- tests/engine`). The last lines are the summary, and the exit status is 1 if a test
+failed in any run.
 """
 
 import argparse
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +25,10 @@ ROOT = Path(__file__).resolve().parent.parent
 _PYTEST = (sys.executable, "-m", "pytest", "--workers", "auto", "-q")
 _BUSY = (sys.executable, "-c", "while True: pass")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)")
-KINDS = ("load", "order", "hash")
+KINDS = ("load", "order", "hash", "stalls")
+
+#: Seconds that the processes run, and that they are stopped.
+_RUNS, _STOPS = 14.0, 6.0
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,8 @@ def circumstances(kind: str, seed: int, processors: int) -> tuple[str, dict[str,
             return f"{2 * processors} busy processes on {processors} processors", {}, 2 * processors
         case "order":
             return f"MUSTCALL_TEST_ORDER={seed}", {"MUSTCALL_TEST_ORDER": str(seed)}, 0
+        case "stalls":
+            return f"stopped for {_STOPS:g} s after every {_RUNS:g} s", {}, 0
         case _:
             return f"PYTHONHASHSEED={seed}", {"PYTHONHASHSEED": str(seed)}, 0
 
@@ -66,6 +74,30 @@ def busy(count: int) -> Generator[list[subprocess.Popen[bytes]]]:
             process.wait()
 
 
+@contextmanager
+def stalled(group: int, runs: float = _RUNS, stops: float = _STOPS) -> Generator[None]:
+    """Stop the processes of a group again and again; they run at the end, and have ended if there was an error."""
+    over = threading.Event()
+
+    def stall() -> None:
+        while not over.wait(runs):
+            os.killpg(group, signal.SIGSTOP)
+            over.wait(stops)
+            os.killpg(group, signal.SIGCONT)
+
+    thread = threading.Thread(target=stall)
+    thread.start()
+    failed = True
+    try:
+        yield
+        failed = False
+    finally:
+        over.set()
+        thread.join()
+        if failed:  # Ctrl-C reaches the group of the terminal, which is not theirs
+            os.killpg(group, signal.SIGINT)
+
+
 def prove(kind: str, seed: int, arguments: list[str]) -> Proof:
     """Run the tests once; what they print is passed on as it comes."""
     words, variables, count = circumstances(kind, seed, os.cpu_count() or 1)
@@ -77,8 +109,15 @@ def prove(kind: str, seed: int, arguments: list[str]) -> Proof:
     with (
         busy(count),
         subprocess.Popen(  # noqa: S603  this interpreter
-            [*_PYTEST, *arguments], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, errors="replace"
+            [*_PYTEST, *arguments],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            process_group=0 if kind == "stalls" else None,
         ) as tests,
+        stalled(tests.pid) if kind == "stalls" else nullcontext(),
     ):
         assert tests.stdout is not None
         for line in tests.stdout:
@@ -91,8 +130,10 @@ def prove(kind: str, seed: int, arguments: list[str]) -> Proof:
 
 def main() -> int:
     """Run the proofs that were asked for, print the summary, return whether one failed."""
-    asked = argparse.ArgumentParser(description="Run the tests under load, in another order, with other hashes.")
-    asked.add_argument("--only", choices=KINDS, help="one of the three runs")
+    asked = argparse.ArgumentParser(
+        description="Run the tests under load, in another order, with other hashes, stopped again and again."
+    )
+    asked.add_argument("--only", choices=KINDS, help="one of the four runs")
     asked.add_argument("--seed", type=int, help="the seed of the order and of the hashes (default: another each time)")
     asked.add_argument("arguments", nargs="*", help="for pytest, behind --")
     given = asked.parse_args()
