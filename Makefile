@@ -21,9 +21,7 @@ run: .venv/.ready-run ## start the gateway on a model inside the process and pri
 	@$(BIN)/mustcall serve $(if $(PORT),--port $(PORT))
 
 test: .venv/.ready-dev chromium ## everything CI checks: lint, types and unit
-	$(LINT)
-	$(TYPES)
-	$(BIN)/pytest --workers auto -q
+	@$(MAKE) --no-print-directory -j3 lint types unit
 
 lint: .venv/.ready-dev ## style and layer rules
 	$(LINT)

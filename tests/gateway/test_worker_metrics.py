@@ -1,14 +1,16 @@
 """The metrics of several processes: one page for all of them, and counts that outlive whoever counted."""
 
+import contextlib
 import os
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
-from prometheus_client.mmap_dict import MmapedDict
+from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from gateway.test_workers import HELLO, serving, until, workers_of
@@ -122,7 +124,18 @@ sharing.SharedDirectory(Path(sys.argv[1])).prepare(7)
     assert [file.name for file in tmp_path.iterdir() if "_7." in file.name] == []
 
 
-@pytest.mark.parametrize("content", [b"", b"\x7f" * 100_000, b"\x10\0\0\0\0\0\0\0\xff\0\0\0"])
+def one_key(key: bytes) -> bytes:
+    """Return a file that can be walked, whatever its one key says."""
+    padded = key + b" " * (8 - (len(key) + 4) % 8)
+    entry = struct.pack(f"=i{len(padded)}sdd", len(key), padded, 1.0, 2.0)
+    return struct.pack("ii", 8 + len(entry), 0) + entry
+
+
+DAMAGED = [b"", b"\x7f" * 100_000, b"\x10\0\0\0\0\0\0\0\xff\0\0\0"]
+DAMAGED += [one_key(key) for key in (b"\xff" * 12, b"no JSON here", b"12", b'["a", 1]', b'["a","b",[],"d"]')]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
 def test_counts_that_cannot_be_read_stop_nothing(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -136,6 +149,25 @@ def test_counts_that_cannot_be_read_stop_nothing(
     assert sorted(file.name for file in tmp_path.glob("*.db")) == ["histogram_ended.db"]
     collector = MultiProcessCollector(CollectorRegistry(), str(tmp_path))
     assert list(collector.collect()) == []
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_damaged_counts_of_all_ended_workers_are_begun_anew(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the counts of those that ended before cannot be read, those of the next one are still kept."""
+    shared = SharedDirectory(tmp_path)
+    assert shared.prepare(7)
+    key = mmap_key("a", "a_total", ["model"], ["m"], "Text.")
+    with contextlib.closing(MmapedDict(str(tmp_path / "counter_7.db"))) as counts:
+        counts.write_value(key, 3.0, 0.0)
+    (tmp_path / "counter_ended.db").write_bytes(content)
+    shared.bury(7)
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("the counts of ended workers are lost: counter_ended.db cannot be read (")
+    found = list(MmapedDict.read_all_values_from_file(str(tmp_path / "counter_ended.db")))
+    assert [(one, value) for one, value, _, _ in found] == [(key, 3.0)]
+    assert [file.name for file in tmp_path.iterdir() if "_7." in file.name] == []
 
 
 def test_what_the_dead_counted_is_added_up(tmp_path: Path) -> None:

@@ -117,26 +117,65 @@ def test_each_wait_has_its_own_time(first: int, second: int) -> None:
     assert run(main) == pytest.approx(second, abs=0.002)
 
 
-def test_time_in_which_nothing_ran_is_given_back() -> None:
-    """An answer that came while the process was stopped is read; one that does not come then ends as late again."""
+@pytest.mark.parametrize(("stalled", "second"), [(10.4, 10.4), (14.0, 18.0), (60.0, 70.0)])
+def test_time_in_which_nothing_ran_is_given_back(stalled: float, second: float) -> None:
+    """An answer that came while the process was stopped is read; for one that does not come, the wait goes on once.
+
+    It goes on for as long as it was over, at most for its own length.
+    """
 
     async def main() -> float:
         ends = Ends()
         ends.begin()
         waiter = ends.connection.wait(10)
         stall(60)
-        await asyncio.sleep(49)
+        await asyncio.sleep(9)
         ends.connection.data_received(BEGUN + b"x")
         await waiter
         assert ends.connection.take() == b"x"
         begun = now()
         waiter = ends.connection.wait(10)
-        stall(10.4)
+        stall(stalled)
         await waiter
         assert isinstance(ends.connection.error, TimeoutError)
         return now() - begun
 
-    assert run(main) == pytest.approx(10.4, abs=0.002)
+    assert run(main) == pytest.approx(second, abs=0.002)
+
+
+def test_time_is_given_back_once() -> None:
+    """A loop that is always late ends its waits all the same."""
+
+    async def main() -> float:
+        ends = Ends()
+        ends.begin()
+        waiter = ends.connection.wait(10)
+        for _ in range(100):
+            stall(12)
+            await asyncio.sleep(0)
+            if waiter.done():
+                break
+        assert isinstance(ends.connection.error, TimeoutError)
+        return now()
+
+    # The timer looks after each second step: at 24, and because time was given back to 34, at 48.
+    assert run(main) == 48
+
+
+def test_rest_gets_no_time_back() -> None:
+    """A connection that rested while the process was stopped is not handed out long after its time."""
+
+    async def main() -> float:
+        ends = Ends()
+        ends.begin()
+        ends.connection.data_received(OK)
+        assert ends.connection.rest(30)
+        stall(3600)
+        await asyncio.sleep(0.001)
+        assert ends.line.aborted
+        return now()
+
+    assert run(main) == pytest.approx(3600, abs=0.002)
 
 
 def test_time_of_the_consumer_does_not_count() -> None:

@@ -217,9 +217,9 @@ def test_task_that_survived_a_cancellation() -> None:
     assert run(main) == 2.0
 
 
-@pytest.mark.parametrize(("stalled", "ends"), [(0.5, 1.0), (1.4, 1.4), (1.6, 2.2), (5.0, 9.0)])
+@pytest.mark.parametrize(("stalled", "ends"), [(0.5, 1.0), (1.4, 1.4), (1.6, 2.2), (5.0, 6.0), (3600.0, 3601.0)])
 def test_time_in_which_nothing_ran_is_given_back(stalled: float, ends: float) -> None:
-    """A wait that ran out while the process was stopped lasts as long again as it had been over, and no longer."""
+    """A wait that ran out while the process was stopped lasts as long again as it was over, at most its own length."""
 
     async def wait() -> None:
         with IdleTimer(1.0):
@@ -249,3 +249,43 @@ def test_what_came_during_a_stall_is_taken() -> None:
         return now()
 
     assert run(main) == 5.0
+
+
+def test_time_is_given_back_once() -> None:
+    """A process that is stopped again and again still ends its waits; the next wait may have time back again."""
+
+    async def wait() -> None:
+        for _ in range(1000):
+            stall(2.0)
+            await asyncio.sleep(0)
+
+    async def main() -> float:
+        ends = []
+        for _ in range(2):
+            begun = now()
+            with pytest.raises(TimeoutError), IdleTimer(1.0):
+                await wait()
+            ends.append(round(now() - begun, 3))
+        assert ends[0] == ends[1]
+        return ends[0]
+
+    # The timer looks after each second step: at 4, and because time was given back to 5, at 8 (6 is before the step).
+    assert run(main) == 8.0
+
+
+def test_a_wait_after_a_stall_is_as_short_as_others() -> None:
+    """Time that was given back to one wait makes the next one no longer."""
+
+    async def wait() -> None:
+        with IdleTimer(1.0) as timer:
+            stall(60.0)
+            await asyncio.sleep(0.1)
+            timer.resume()
+            await asyncio.sleep(100)
+
+    async def main() -> float:
+        with pytest.raises(TimeoutError):
+            await wait()
+        return now()
+
+    assert run(main) == 61.1

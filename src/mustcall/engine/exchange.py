@@ -5,7 +5,6 @@ handed back for a turn to read, which sends nothing. A failure before the first 
 it, it is the stream's last event. Across wires `off` is a turn like others (`engine.turn`).
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 
@@ -160,7 +159,7 @@ async def exchange(
     if is_event_stream(answer.reply.headers) is not inbound.stream:
         return OtherForm(answer.reply, log.entries, tries.take())
     try:
-        async with asyncio.timeout(max(0.0, deadline - clock.monotonic())):
+        with IdleTimer(max(0.0, deadline - clock.monotonic())):
             if inbound.stream:
                 return await passing.stream(answer.reply)
             return await passing.whole(answer.reply)

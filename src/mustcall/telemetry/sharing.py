@@ -5,6 +5,7 @@ that ended, so that counts never fall and files do not pile up. A page is not re
 """
 
 import contextlib
+import json
 import os
 import shutil
 import struct
@@ -87,25 +88,23 @@ class SharedDirectory:
             _log.warning("metrics of worker %s were not merged: %s", pid, error)
 
     def _merge(self, kind: str, pid: int) -> None:
-        """Add a file of an ended process to that of all ended ones; one that cannot be read would break every page."""
-        from prometheus_client import mmap_dict  # noqa: PLC0415  when a worker ended, not before
+        """Add a file of an ended process to that of all ended ones."""
+        from prometheus_client.mmap_dict import MmapedDict  # noqa: PLC0415  when a worker ended, not before
 
-        mapped: Any = mmap_dict.MmapedDict  # without types
         mine, together = self.path / f"{kind}_{pid}.db", self.path / f"{kind}_ended.db"
-        if not mine.exists():
+        counted = _read_counts(mine, f"worker {pid}")
+        if counted is None:
             return
-        try:
-            counted = list(mapped.read_all_values_from_file(str(mine)))
-        except (RuntimeError, ValueError, struct.error) as error:
-            _log.warning("the counts of worker %s are lost: %s cannot be read (%s)", pid, mine.name, error)
-        else:
-            room = _used(together) + mine.stat().st_size
-            grown = together if together.exists() else together.with_suffix(_UNNAMED)
-            _set_aside(grown, room)
+        if _read_counts(together, "ended workers") is None:
+            grown = together.with_suffix(_UNNAMED)
+            _set_aside(grown, mine.stat().st_size)
             grown.replace(together)
-            with contextlib.closing(mapped(str(together))) as ended:
-                for key, value, at, _ in counted:
-                    ended.write_value(key, ended.read_value(key)[0] + value, at)
+        else:
+            _set_aside(together, _used(together) + mine.stat().st_size)
+        mapped: Any = MmapedDict  # without types
+        with contextlib.closing(mapped(str(together))) as ended:
+            for key, value, at in counted:
+                ended.write_value(key, ended.read_value(key)[0] + value, at)
         mine.unlink()
 
     def remove(self) -> None:
@@ -133,13 +132,32 @@ def _set_aside(file: Path, size: int) -> None:
             opened.write(bytes(max(0, size - opened.tell())))
 
 
-def _used(file: Path) -> int:
-    """Return how many bytes of a mapped file are in use, as it says itself; 0 where there is none."""
+def _read_counts(file: Path, whose: str) -> list[tuple[str, float, float]] | None:
+    """Return the keys of a file with their values and times; None where there is none.
+
+    One that cannot be read would break every page: it is removed, with a line in the log.
+    """
+    from prometheus_client.mmap_dict import MmapedDict  # noqa: PLC0415
+
+    mapped: Any = MmapedDict  # without types
     try:
-        with file.open("rb") as opened:
-            return int.from_bytes(opened.read(4), sys.byteorder)
+        counted = [(key, value, at) for key, value, at, _ in mapped.read_all_values_from_file(str(file))]
+        for key, _, _ in counted:
+            _metric, _name, labels, _help = json.loads(key)
+            sorted(labels.items())
     except FileNotFoundError:
-        return 0
+        return None
+    except (RuntimeError, ValueError, TypeError, AttributeError, struct.error) as error:
+        _log.warning("the counts of %s are lost: %s cannot be read (%s)", whose, file.name, error)
+        file.unlink()
+        return None
+    return counted
+
+
+def _used(file: Path) -> int:
+    """Return how many bytes of a mapped file are in use, as it says itself."""
+    with file.open("rb") as opened:
+        return int.from_bytes(opened.read(4), sys.byteorder)
 
 
 def make_directory() -> SharedDirectory | None:

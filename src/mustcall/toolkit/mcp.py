@@ -120,7 +120,8 @@ class McpServer:
         self._task = asyncio.create_task(self._serve(ready), name=f"mcp {self._command}")
         try:
             async with asyncio.timeout(self._start):
-                await asyncio.shield(ready)
+                await asyncio.wait({ready})  # cancelled here, it stays: whoever sets it finds it as it was
+            ready.result()
         except TimeoutError:
             await self._fail(f"was not ready after {self._start:g} s")
         except FileNotFoundError:

@@ -264,11 +264,11 @@ class HttpTransport:
         loop = asyncio.get_running_loop()
         until = loop.time() + call.timeouts.read
         try:
-            async with asyncio.timeout_at(until):
+            with IdleTimer(call.timeouts.read):
                 await origin.enter()
         except TimeoutError:
             raise failures.no_turn(call) from None
-        return until - loop.time()
+        return max(0.0, until - loop.time())
 
     async def _dial(self, origin: PooledOrigin, call: UpstreamCall, left: float) -> tuple[Connection, float]:
         """Open a connection; return it with the seconds that are left for the answer to begin."""
@@ -296,7 +296,7 @@ class HttpTransport:
                     raise failures.unusable_url() from error
                 case _:
                     raise
-        return connection, until - loop.time()
+        return connection, max(0.0, until - loop.time())
 
     def _route(self, call: UpstreamCall) -> _Route:
         """Work out where the calls to a URL go; what the environment says of a host's proxy is asked once."""

@@ -77,10 +77,11 @@ def test_a_wrong_type_is_an_error_at_once(settings: dict[str, Any], said: str) -
     [
         (Limits(extra_calls=-1), "limits: extra_calls must be 0 or more, got -1"),
         (Limits(least_seconds=float("nan")), "limits: least_seconds must be 0 or more, got nan"),
+        ({"extra_calls": 1}, "limits must be Limits, got {'extra_calls': 1}"),
     ],
-    ids=["negative", "NaN"],
+    ids=["negative", "NaN", "another type"],
 )
-def test_limits_that_no_turn_can_keep(limits: Limits, said: str) -> None:
+def test_limits_that_no_turn_can_keep(limits: Any, said: str) -> None:
     """Rule 96: a run with such a limit is refused before anything is sent."""
     model = ScriptedModel()
     with pytest.raises(ConfigError, match=re.escape(said)):

@@ -337,8 +337,12 @@ def _check(settings: Settings) -> None:
         check_number(f"server: {field}", getattr(server, field), least=0)
     check_limits(settings.operator.controls.limits, "contract.limits")
     for field, value in msgspec.structs.asdict(settings.limits).items():
-        if not isinstance(value, tuple) and (value < 0 or (value == 0 and "; 0: " not in REASONS[field].bounds)):
-            raise ConfigError(f"limits: {field} must be above 0")
+        if isinstance(value, tuple):
+            continue
+        if "; 0: " in REASONS[field].bounds:  # 0 has a meaning of its own
+            check_number(f"limits: {field}", value, least=0)
+        else:
+            check_number(f"limits: {field}", value, above=0)
     names = [endpoint.name for endpoint in settings.endpoints]
     for name in names:
         if names.count(name) > 1:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from mustcall.policy.facts.checking import check_number, read_choices
+from mustcall.policy.facts.checking import check_kind, check_number, read_choices
 from mustcall.policy.facts.profile import Protocol
 
 __all__ = ["Controls", "Limits", "OnUnmet", "OtherTool", "Salvage", "ToolControls", "check_limits"]
@@ -59,7 +59,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def check_limits(limits: Limits, where: str = "limits") -> None:
-    """Raise `ConfigError` for a limit below 0, or NaN, which no time ever reaches."""
+    """Raise `ConfigError` for what are no limits, and for one below 0, or NaN, which no time ever reaches."""
+    check_kind(where, limits, Limits)
     for name in Limits.__struct_fields__:
         check_number(f"{where}: {name}", getattr(limits, name), least=0)
 

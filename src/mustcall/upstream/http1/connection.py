@@ -40,9 +40,11 @@ class Connection(AnswerReader, asyncio.Protocol):
     __slots__ = (
         "_deadline",
         "_due",
+        "_given",
         "_gone",
         "_held",
         "_paused",
+        "_seconds",
         "_since",
         "_stuck",
         "_timer",
@@ -62,6 +64,8 @@ class Connection(AnswerReader, asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._due = math.inf
         self._deadline = 0.0
+        self._seconds = 0.0
+        self._given = 0.0
         self._since = 0.0
         self._unsent: memoryview | None = None
         self._stuck = False
@@ -92,6 +96,7 @@ class Connection(AnswerReader, asyncio.Protocol):
         """Return what is done when there is more of the answer, or when it has ended in some way."""
         loop = self.loop
         waiter = self._waiter = loop.create_future()
+        self._seconds = seconds
         deadline = self._deadline = loop.time() + seconds
         if deadline < self._due:
             self._set_timer(deadline)
@@ -250,17 +255,22 @@ class Connection(AnswerReader, asyncio.Protocol):
         self._timer = self.loop.call_at(due, self._look)
 
     def _look(self) -> None:
-        """End a wait, or a rest, that has lasted too long; otherwise look again when it would have."""
+        """End a wait, or a rest, that has lasted too long; otherwise look again when it would have.
+
+        A look that comes late gives a wait time back, once (`idle`).
+        """
         now = self.loop.time()
         late = now - max(self._due, self._deadline)
         self._timer = None
         self._due = math.inf
-        if self._waiter is None and self.phase is not _IDLE:
+        waits = self._waiter is not None
+        if not waits and self.phase is not _IDLE:
             return
         if self._deadline - now > _EARLY:
             self._set_timer(self._deadline)
-        elif late > STALLED:  # what arrived while this process did not run has not been read yet
-            self._set_timer(now + late)
+        elif waits and late > STALLED and self._given != self._deadline:
+            self._given = self._deadline
+            self._set_timer(now + min(late, self._seconds))
         else:
             self._break(TimeoutError())
 

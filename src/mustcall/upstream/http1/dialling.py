@@ -48,10 +48,12 @@ class Resolver:
         """Return the addresses, best first; raise `OSError` if there are none."""
         if self._known and self._loop.time() < self._until:
             return self._known
-        if self._asking is None:
-            self._asking = self._loop.create_task(self._ask())
-            self._asking.add_done_callback(self._answered)
-        return await asyncio.shield(self._asking)  # others may wait for the same answer
+        asking = self._asking
+        if asking is None:
+            asking = self._asking = self._loop.create_task(self._ask())
+            asking.add_done_callback(self._answered)
+        await asyncio.wait({asking})  # cancelled here, it goes on: others may wait for the same answer
+        return asking.result()
 
     def forget(self) -> None:
         """Ask again next time: no address worked."""

@@ -4,7 +4,8 @@ One scheduled call serves the whole stream: it looks, when it is due, how long t
 back later if that is not too long. Starting and ending a wait is one assignment.
 
 A call that comes late says that this process did not run: its loop was blocked, the process or its machine was
-stopped. What arrived meanwhile has not been read yet, so the wait goes on, for as long as the call was late.
+stopped. What arrived meanwhile has not been read yet, so the wait goes on for as long as the call was late. Each wait
+gets that once, and at most its own length: a loop that is always late, or a stop of hours, makes no wait endless.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from typing import Self
 
 __all__ = ["STALLED", "IdleTimer"]
 
-#: How many seconds late a scheduled call is when the process did not run; a busy loop is late by less.
+#: A scheduled call that comes more than so many seconds late gives time back.
 STALLED = 0.5
 
 
@@ -23,13 +24,14 @@ class IdleTimer:
     The first wait begins at once; `pause` ends a wait, `resume` begins the next one, in the task that then waits.
     """
 
-    __slots__ = ("_before", "_due", "_fired", "_handle", "_loop", "_seconds", "_since", "_task")
+    __slots__ = ("_before", "_due", "_fired", "_given", "_handle", "_loop", "_seconds", "_since", "_task")
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[object] | None = None
         self._since: float | None = None
+        self._given: float | None = None
         self._handle: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._fired = False
@@ -76,8 +78,9 @@ class IdleTimer:
         end = now + self._seconds if self._since is None else self._since + self._seconds
         if end > now:
             self._look_at(end)
-        elif (late := now - max(end, self._due)) > STALLED:
-            self._look_at(now + late)
+        elif self._given != self._since and (late := now - max(end, self._due)) > STALLED:
+            self._given = self._since
+            self._look_at(now + min(late, self._seconds))
         elif self._task is not None:
             self._fired = True
             self._task.cancel()
