@@ -39,13 +39,16 @@ def test_one() -> None:
     assert "hermes" not in output
 
 
-def test_an_unknown_one_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [("esperanto", "; `mustcall dialects` lists the known ones"), ("hermess", "; did you mean 'hermes'?")],
+)
+def test_an_unknown_one_is_a_mistake(capsys: pytest.CaptureFixture[str], name: str, fix: str) -> None:
     """A name that is no dialect ends with exit code 2, as every mistake in a command does, and one line."""
     with pytest.raises(SystemExit) as ended:
-        main(["dialects", "klingon"])
+        main(["dialects", name])
     assert ended.value.code == 2
-    said = "mustcall: unknown dialect 'klingon'; `mustcall dialects` lists the known ones\n"
-    assert capsys.readouterr() == ("", said)
+    assert capsys.readouterr() == ("", f"mustcall: unknown dialect {name!r}{fix}\n")
 
 
 def test_the_page_is_up_to_date() -> None:

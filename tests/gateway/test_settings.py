@@ -202,8 +202,9 @@ def test_single_tools_and_agents_limits(tmp_path: Path) -> None:
         ("MUSTCALL_UPSTREAM_BACKOFF_CAP", "-1", "upstream 'a': backoff_cap must be 0 or more"),
         ("MUSTCALL_UPSTREAM_LONGEST_WAIT", "inf", "upstream 'a': longest_wait must be 0 or more"),
         ("MUSTCALL_LIMITS_EXTRA_CALLS", "many", "MUSTCALL_LIMITS_EXTRA_CALLS:"),
-        ("MUSTCALL_CONTRACT_ON_UNMET", "shrug", "MUSTCALL_CONTRACT_ON_UNMET:"),
-        ("MUSTCALL_CONTRACT_HOLD", "maybe", "MUSTCALL_CONTRACT_HOLD:"),
+        ("MUSTCALL_CONTRACT_ON_UNMET", "shrug", "MUSTCALL_CONTRACT_ON_UNMET: .*; one of answer, error"),
+        ("MUSTCALL_SERVER_LOG_LEVEL", "warn", "MUSTCALL_SERVER_LOG_LEVEL: .*; did you mean 'warning'"),
+        ("MUSTCALL_CONTRACT_HOLD", "maybe", "MUSTCALL_CONTRACT_HOLD: .*; write true or false"),
     ],
 )
 def test_a_wrong_variable_is_named(tmp_path: Path, variable: str, value: str, said: str) -> None:
@@ -254,6 +255,10 @@ def test_flags_name_upstreams() -> None:
             ["contract.limits: extra_calls must be 0 or more, got -1"],
         ),
         ("[contract.limits]\nleast_seconds = nan\n" + UPSTREAM, ["contract.limits: least_seconds must be 0 or more"]),
+        ("[server]\nlog_level = 'verbose'\n" + UPSTREAM, ["log_level", "one of debug, error, info, warning"]),
+        ("[server]\nlog_level = 'warnin'\n" + UPSTREAM, ["log_level", "did you mean 'warning'?"]),
+        ("[server]\nkeepalive = '3s'\n" + UPSTREAM, ["keepalive", "times are in seconds, without a unit"]),
+        ("[server]\nui = 'maybe'\n" + UPSTREAM, ["$.server.ui", "write true or false"]),
         ("[limits]\nhead_seconds = nan\n" + UPSTREAM, ["limits: head_seconds must be above 0, got nan"]),
         ("[limits]\nreply_bytes = 0\n" + UPSTREAM, ["limits: reply_bytes must be above 0, got 0"]),
         ("[limits]\nconnections = -1\n" + UPSTREAM, ["limits: connections must be 0 or more, got -1"]),

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from mustcall.core.errors import ConfigError
+from mustcall.core.text.nearest import did_you_mean
 from mustcall.dialects.dialect import Dialect, Standing
 from mustcall.dialects.families import (
     braces,
@@ -152,5 +153,6 @@ def find_dialect(name: str) -> Dialect:
     """Return the dialect of this name."""
     dialect = BY_NAME.get(name) or _own.get(name)
     if dialect is None:
-        raise ConfigError(f"unknown dialect {name!r}; `mustcall dialects` lists the known ones")
+        fix = did_you_mean(name, (*BY_NAME, *_own)) or "; `mustcall dialects` lists the known ones"
+        raise ConfigError(f"unknown dialect {name!r}{fix}")
     return dialect

@@ -3,8 +3,7 @@
 import click
 
 from mustcall.cli.printing import print_json, print_line
-from mustcall.core.errors import ConfigError
-from mustcall.dialects import known
+from mustcall.dialects import find_dialect, known
 from mustcall.dialects.examples import describe_catalogue, example_of
 
 __all__ = ["command"]
@@ -19,9 +18,7 @@ def command(name: str | None, as_json: bool, markdown: bool) -> None:
     if markdown:
         click.echo(describe_catalogue(), nl=False)
         return
-    chosen = [dialect for dialect in known() if name is None or dialect.name == name]
-    if not chosen:
-        raise ConfigError(f"unknown dialect {name!r}; `mustcall dialects` lists the known ones")
+    chosen = known() if name is None else (find_dialect(name),)
     if as_json:
         rows = [
             {

@@ -18,6 +18,9 @@ _FIXES = {
     "`upstreams`": "write each upstream as [[upstream]]",
     "`prices`": "write each price as [[price]]",
     "Expected `array`, got `object`": "write the table with two brackets, [[…]], once for each entry",
+    "Expected `bool`, got `str`": "write true or false",
+    "Expected `float`, got `str`": "write a number; times are in seconds, without a unit",
+    "Expected `int`, got `str`": "write a whole number",
 }
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`(?: - at `\$([^`]*)`)?")
 _VALUE = re.compile(r"Invalid enum value '([^']*)'(?: - at `\$([^`]*)`)?")
@@ -79,3 +82,5 @@ def _fields(node: inspect.Type) -> Iterator[str]:
 def _values(node: inspect.Type) -> Iterator[str]:
     if isinstance(node, inspect.EnumType):
         yield from (str(member.value) for member in node.cls)
+    elif isinstance(node, inspect.LiteralType):
+        yield from (str(value) for value in node.values)

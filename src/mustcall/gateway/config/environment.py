@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from mustcall.core.errors import ConfigError
+from mustcall.gateway.config.advice import advice
 
 __all__ = ["Keyless", "over", "over_some"]
 
@@ -65,4 +66,4 @@ def over_some(
     except msgspec.ValidationError as error:
         place = str(error).partition("`$.")[2].rstrip("`").partition(".")[0].partition("[")[0]
         at = [variable for variable, name in names.items() if name == place] or [prefix + name.upper() for name in said]
-        raise ConfigError(f"{', '.join(at)}: {str(error).partition(' - at ')[0]}") from None
+        raise ConfigError(f"{', '.join(at)}: {str(error).partition(' - at ')[0]}{advice(str(error), kind)}") from None
