@@ -124,15 +124,46 @@ sharing.SharedDirectory(Path(sys.argv[1])).prepare(7)
     assert [file.name for file in tmp_path.iterdir() if "_7." in file.name] == []
 
 
-def one_key(key: bytes) -> bytes:
-    """Return a file that can be walked, whatever its one key says."""
+def entry(key: bytes, length: int | None = None) -> bytes:
+    """Return what a file has for a key that counts one."""
     padded = key + b" " * (8 - (len(key) + 4) % 8)
-    entry = struct.pack(f"=i{len(padded)}sdd", len(key), padded, 1.0, 2.0)
-    return struct.pack("ii", 8 + len(entry), 0) + entry
+    return struct.pack(f"=i{len(padded)}sdd", len(key) if length is None else length, padded, 1.0, 2.0)
 
 
-DAMAGED = [b"", b"\x7f" * 100_000, b"\x10\0\0\0\0\0\0\0\xff\0\0\0"]
-DAMAGED += [one_key(key) for key in (b"\xff" * 12, b"no JSON here", b"12", b'["a", 1]', b'["a","b",[],"d"]')]
+def mapped(*entries: bytes, used: int | None = None) -> bytes:
+    """Return a file with these entries, of which so many bytes are said to be in use."""
+    content = b"".join(entries)
+    return struct.pack("=ii", 8 + len(content) if used is None else used, 0) + content
+
+
+FINE = entry(b'["a","a_total",{"model":"m"},"Text."]')
+DAMAGED = [
+    b"",
+    b"\x7f" * 100_000,
+    b"\xff" * 100_000,
+    mapped(FINE, used=-1),
+    mapped(FINE, used=4),
+    mapped(FINE, used=8 + len(FINE) - 8),
+    mapped(FINE, used=8 + len(FINE) + 8),
+    mapped(FINE, entry(b"", length=-24)),
+    mapped(FINE, entry(b"", length=99)),
+    *(
+        mapped(FINE, entry(key))
+        for key in (
+            b"\xff" * 12,
+            b"no JSON here",
+            b"12",
+            b'["a", 1]',
+            b'["a","b",[],"d"]',
+            b'["a","a_bucket",{"le":"0,5"},"T"]',
+            b'[["a"],"a",{},"T"]',
+            b'["","a",{},"T"]',
+            b'["a","a",{},5]',
+            b'["a",5,{},"T"]',
+            b'["a","a",{"x":null},"T"]',
+        )
+    ),
+]
 
 
 @pytest.mark.parametrize("content", DAMAGED)

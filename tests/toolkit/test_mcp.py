@@ -145,6 +145,31 @@ async def test_closing_ends_the_process(tmp_path: Path) -> None:
     assert not is_running(number)
 
 
+async def test_closing_may_be_cancelled() -> None:
+    """Whoever closes a server and is cancelled is cancelled, and leaves nothing open."""
+    server = McpServer(PLAIN, start=_STARTS)
+    await server.open()
+    closing = asyncio.create_task(server.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert server._said is None
+    gc.collect()  # a file that is still open would be an error
+
+
+async def test_a_cancellation_is_not_lost_while_a_server_is_given_up() -> None:
+    """Whoever starts a server that is not ready in time, and is cancelled then, is cancelled and told of no error."""
+    server = McpServer(shlex.join([sys.executable, "-c", "import time; time.sleep(600)"]), start=0.01)
+    opening = asyncio.create_task(server.open())
+    await asyncio.sleep(0)
+    await server._leave.wait()
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert server._said is None
+
+
 async def test_what_cannot_be_started() -> None:
     """A command that is none, a program that is no server, and one that says nothing are told apart in one line."""
     lost: list[object] = []

@@ -11,7 +11,11 @@ from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamTimeout
 from mustcall.core.limits import GatewayLimits
 from mustcall.testing import Answer, Cut, Delayed, Raw, RawStream, Reset, ScriptedUpstream
 from mustcall.upstream.http import HttpTransport
+from mustcall.upstream.http1.connection import Connection
+from mustcall.upstream.http1.dialling import DialTarget
+from mustcall.upstream.http1.pool import Pool, PooledOrigin
 from mustcall.upstream.seam import Timeouts, UpstreamCall, UpstreamReply
+from support.instant import run, stall
 from support.loopback import (
     IMPATIENT,
     OK,
@@ -412,3 +416,48 @@ async def test_connections_can_be_limited() -> None:
         assert await second == (200, b"ok")
         assert len(upstream.requests) == 2
         await transport.close()
+
+
+@pytest.mark.parametrize(("stopped", "left"), [(0.0, 99.0), (8.5, 90.5), (60.0, 100.0)])
+def test_time_in_which_the_process_was_stopped_is_not_taken_from_the_answer(
+    monkeypatch: pytest.MonkeyPatch, stopped: float, left: float
+) -> None:
+    """A request on a connection that was opened all the same is not given up as soon as it is sent."""
+    call = call_to("http://127.0.0.1:1", timeouts=Timeouts(connect=10, read=100))
+
+    async def dial(pool: Pool, _: PooledOrigin) -> Connection:
+        await enter(pool)
+        return Connection(asyncio.get_running_loop(), lambda _: None)
+
+    async def enter(_: object) -> None:
+        if stopped:
+            stall(stopped)
+        await asyncio.sleep(1)
+
+    async def main() -> float:
+        transport = HttpTransport()
+        origin = transport._pool.origin(DialTarget("127.0.0.1", 1, tls=False))
+        monkeypatch.setattr(Pool, "dial", dial)
+        return (await transport._dial(origin, call, 100.0))[1]
+
+    assert run(main) == pytest.approx(left, abs=0.002)
+
+
+@pytest.mark.parametrize(("stopped", "left"), [(0.0, 99.0), (98.5, 0.5), (160.0, 100.0)])
+def test_time_in_which_the_process_was_stopped_is_not_taken_from_a_turn(
+    monkeypatch: pytest.MonkeyPatch, stopped: float, left: float
+) -> None:
+    """The same for a request that had to wait for its turn."""
+    call = call_to("http://127.0.0.1:1", timeouts=Timeouts(connect=10, read=100))
+
+    async def enter(_: PooledOrigin) -> None:
+        if stopped:
+            stall(stopped)
+        await asyncio.sleep(1)
+
+    async def main() -> float:
+        transport = HttpTransport()
+        monkeypatch.setattr(PooledOrigin, "enter", enter)
+        return await transport._enter(transport._pool.origin(DialTarget("127.0.0.1", 1, tls=False)), call)
+
+    assert run(main) == pytest.approx(left, abs=0.002)

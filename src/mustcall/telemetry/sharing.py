@@ -5,15 +5,17 @@ that ended, so that counts never fall and files do not pile up. A page is not re
 """
 
 import contextlib
-import json
 import os
 import shutil
 import struct
 import sys
 import tempfile
 from collections.abc import Generator
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from mustcall.telemetry.logs import log_of
 
@@ -26,6 +28,13 @@ _log = log_of("mustcall.metrics")
 #: Bytes set aside for the files of a process: a mapped file that finds the disk full would kill its process.
 _ROOM = {"counter": 1 << 20, "histogram": 1 << 20, "gauge_livemax": 1 << 18, "gauge_livemin": 1 << 16}
 _ROOM["gauge_livesum"] = 1 << 16
+#: A mapped file: bytes before its first entry, bytes of the shortest entry, and of the value and time that end each.
+_HEADER, _LEAST_ENTRY, _VALUES = 8, 24, 16
+#: The key of an entry: the names of its metric and of its sample, its labels, and the help.
+_Name = Annotated[str, msgspec.Meta(pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
+_KEY = msgspec.json.Decoder(tuple[_Name, _Name, dict[_Name, str], str])
+#: A key, its value, and when it was set.
+_Entry = tuple[str, float, float]
 #: How the name of a file ends that nobody reads yet.
 _UNNAMED = ".new"
 
@@ -84,7 +93,7 @@ class SharedDirectory:
                         file.unlink()
                 for kind in ("counter", "histogram"):
                     self._merge(kind, pid)
-        except OSError as error:  # its files stay, and are read as they are
+        except Exception as error:  # noqa: BLE001  nothing about counts ends a gateway; the files stay as they are
             _log.warning("metrics of worker %s were not merged: %s", pid, error)
 
     def _merge(self, kind: str, pid: int) -> None:
@@ -132,32 +141,45 @@ def _set_aside(file: Path, size: int) -> None:
             opened.write(bytes(max(0, size - opened.tell())))
 
 
-def _read_counts(file: Path, whose: str) -> list[tuple[str, float, float]] | None:
-    """Return the keys of a file with their values and times; None where there is none.
+def _read_counts(file: Path, whose: str) -> list[_Entry] | None:
+    """Return what a file counts; None where there is none.
 
     One that cannot be read would break every page: it is removed, with a line in the log.
     """
-    from prometheus_client.mmap_dict import MmapedDict  # noqa: PLC0415
-
-    mapped: Any = MmapedDict  # without types
     try:
-        counted = [(key, value, at) for key, value, at, _ in mapped.read_all_values_from_file(str(file))]
-        for key, _, _ in counted:
-            _metric, _name, labels, _help = json.loads(key)
-            sorted(labels.items())
+        return _entries(file)
     except FileNotFoundError:
         return None
-    except (RuntimeError, ValueError, TypeError, AttributeError, struct.error) as error:
+    except (RuntimeError, ValueError, struct.error) as error:
         _log.warning("the counts of %s are lost: %s cannot be read (%s)", whose, file.name, error)
         file.unlink()
         return None
-    return counted
+
+
+def _entries(file: Path) -> list[_Entry]:
+    """Return the entries of a mapped file; raise for one that is damaged, whatever its lengths and keys say."""
+    from prometheus_client.mmap_dict import MmapedDict  # noqa: PLC0415
+
+    mapped: Any = MmapedDict  # without types
+    size, used = file.stat().st_size, _used(file)
+    if used == 0 and size >= _HEADER:
+        return []  # nothing was counted yet
+    if not _HEADER <= used <= size:
+        raise ValueError(f"{used} of {size} bytes are in use")
+    most = used // _LEAST_ENTRY
+    entries = list(islice(mapped.read_all_values_from_file(str(file)), most + 1))
+    if len(entries) > most or (entries[-1][3] + _VALUES if entries else _HEADER) != used:
+        raise ValueError("its entries have impossible lengths")
+    for key, *_ in entries:
+        labels = _KEY.decode(key)[2]
+        float(labels.get("le", "0"))
+    return [(key, value, at) for key, value, at, _ in entries]
 
 
 def _used(file: Path) -> int:
     """Return how many bytes of a mapped file are in use, as it says itself."""
     with file.open("rb") as opened:
-        return int.from_bytes(opened.read(4), sys.byteorder)
+        return int.from_bytes(opened.read(4), sys.byteorder, signed=True)
 
 
 def make_directory() -> SharedDirectory | None:

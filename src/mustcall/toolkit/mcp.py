@@ -177,12 +177,14 @@ class McpServer:
         """End the server: its input is closed, then it is ended, then killed, each within seconds."""
         task, self._task, self._session = self._task, None, None
         self._leave.set()
-        if task is not None:
-            with contextlib.suppress(Exception):  # how a server ends is nobody's concern any more
-                await task
-        if self._said is not None:
-            self._said.close()
-            self._said = None
+        try:
+            if task is not None:
+                with contextlib.suppress(Exception):  # how a server ends is nobody's concern any more
+                    await task
+        finally:
+            if self._said is not None:
+                self._said.close()
+                self._said = None
 
     async def _serve(self, ready: "asyncio.Future[None]") -> None:
         """Hold the session open until it is closed; all of it in this one task."""
@@ -197,10 +199,12 @@ class McpServer:
                 ready.set_result(None)
                 await self._leave.wait()
         except BaseException as error:
-            if ready.done():
+            started = ready.done()
+            if not started:
+                ready.set_exception(_cause(error))
+                ready.exception()  # seen: where `open` waits no longer, nobody else asks
+            if started or isinstance(error, asyncio.CancelledError):  # who waits in `close` was cancelled
                 raise
-            ready.set_exception(_cause(error))
-            ready.exception()  # seen: where `open` waits no longer, nobody else asks
         finally:
             self._session = None
 

@@ -263,12 +263,13 @@ class HttpTransport:
         """Wait for a turn where their number is limited; return the seconds that are left for the answer to begin."""
         loop = asyncio.get_running_loop()
         until = loop.time() + call.timeouts.read
+        limit = IdleTimer(call.timeouts.read)
         try:
-            with IdleTimer(call.timeouts.read):
+            with limit:
                 await origin.enter()
         except TimeoutError:
             raise failures.no_turn(call) from None
-        return max(0.0, until - loop.time())
+        return call.timeouts.read if limit.stalled else max(0.0, until - loop.time())
 
     async def _dial(self, origin: PooledOrigin, call: UpstreamCall, left: float) -> tuple[Connection, float]:
         """Open a connection; return it with the seconds that are left for the answer to begin."""
@@ -296,7 +297,7 @@ class HttpTransport:
                     raise failures.unusable_url() from error
                 case _:
                     raise
-        return connection, max(0.0, until - loop.time())
+        return connection, left if limit.stalled else max(0.0, until - loop.time())
 
     def _route(self, call: UpstreamCall) -> _Route:
         """Work out where the calls to a URL go; what the environment says of a host's proxy is asked once."""

@@ -72,14 +72,19 @@ def test_a_wrong_type_is_an_error_at_once(settings: dict[str, Any], said: str) -
         Agent(ScriptedModel(), **settings)
 
 
+#: No number of calls.
+PART: Any = 1.5
+
+
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
         (Limits(extra_calls=-1), "limits: extra_calls must be 0 or more, got -1"),
         (Limits(least_seconds=float("nan")), "limits: least_seconds must be 0 or more, got nan"),
         ({"extra_calls": 1}, "limits must be Limits, got {'extra_calls': 1}"),
+        (Limits(extra_calls=PART), "controls: Expected `int`, got `float`"),
     ],
-    ids=["negative", "NaN", "another type"],
+    ids=["negative", "NaN", "another type", "a part of a call"],
 )
 def test_limits_that_no_turn_can_keep(limits: Any, said: str) -> None:
     """Rule 96: a run with such a limit is refused before anything is sent."""

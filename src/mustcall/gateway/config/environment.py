@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from mustcall.core.errors import ConfigError
-from mustcall.gateway.config.advice import advice
+from mustcall.gateway.config.advice import advice, takes_switch
 
 __all__ = ["Keyless", "over", "over_some"]
 
@@ -60,7 +60,8 @@ def over_some(
             except (msgspec.DecodeError, RecursionError) as error:
                 raise ConfigError(f"{prefix}{name.upper()} must be a JSON object: {error}") from None
         else:
-            said[name] = _SWITCHES.get(text, text)  # also where a name could stand as well
+            switch = text in _SWITCHES and takes_switch(kind, name)  # also where a name could stand as well
+            said[name] = _SWITCHES[text] if switch else text
     try:
         return msgspec.convert({**msgspec.to_builtins(base), **said}, kind, strict=False)
     except msgspec.ValidationError as error:

@@ -61,8 +61,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 def check_limits(limits: Limits, where: str = "limits") -> None:
     """Raise `ConfigError` for what are no limits, and for one below 0, or NaN, which no time ever reaches."""
     check_kind(where, limits, Limits)
-    for name in Limits.__struct_fields__:
-        check_number(f"{where}: {name}", getattr(limits, name), least=0)
+    for name, usual in msgspec.structs.asdict(Limits()).items():
+        check_number(f"{where}: {name}", getattr(limits, name), least=0, whole=isinstance(usual, int))
 
 
 class ToolControls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,9 +71,9 @@ class ToolControls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     #: Whether the tool can never be forced.
     locked_off: bool = False
     #: Consecutive rounds with the same call before it is reported; 0: only if the output was the same twice.
-    loop_advice: int = 3
+    loop_advice: Annotated[int, msgspec.Meta(ge=0)] = 3
     #: Consecutive rounds with the same call before the turn ends with `looping`; 0: never.
-    loop_block: int = 0
+    loop_block: Annotated[int, msgspec.Meta(ge=0)] = 0
     #: Whether the same call is blocked after the same output twice.
     loop_block_same: bool = False
     #: Characters of its results that the model sees (rule 92); None: the tool's own setting.
@@ -107,7 +107,7 @@ class Controls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     #: Whether a prompt that the server cut is an error instead of a report (rule 132).
     refuse_starved: bool = False
     #: Maximum tool rounds after one user message; then `tool_choice` is `none` (rule 109; 0: no cap).
-    step_cap: int = 0
+    step_cap: Annotated[int, msgspec.Meta(ge=0)] = 0
     #: Whether the record of the turn is added to the body.
     metadata: bool = False
     #: Seconds for which an identical request gets its typed failure without an upstream call (rule 144; 0: never).

@@ -42,6 +42,11 @@ class IdleTimer:
         """Whether a wait lasted too long."""
         return self._fired
 
+    @property
+    def stalled(self) -> bool:
+        """Whether a wait was given time back: of what passed meanwhile, nobody knows how much could be used."""
+        return self._given is not None
+
     def pause(self) -> None:
         """End the current wait."""
         self._since = None
