@@ -81,7 +81,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Fork workers, if they are asked for and can be had."""
     workers = _workers(config)
     if workers > 1 and can_fork() and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Forking(workers, _prepare), "forking")
+        asked = None if config.getoption("--workers") == "auto" else workers
+        config.pluginmanager.register(Forking(asked, _prepare), "forking")
 
 
 def _prepare() -> None:

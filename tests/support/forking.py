@@ -35,6 +35,8 @@ __all__ = ["Forking", "can_fork", "processors", "usual_workers"]
 
 #: So many shares of what is left are handed out at a time: small enough that no worker ends long after the others.
 _SHARES = 4
+#: Workers on a machine that others use, too.
+_AMONG_OTHERS = 12
 #: Seconds that workers have for the end of their fixtures after an interruption.
 _PATIENCE = 30.0
 
@@ -52,11 +54,12 @@ def processors() -> int:
 def usual_workers() -> int:
     """Return how many workers `auto` stands for.
 
-    Some tests wait, for a process to start or a socket to speak, so there is a worker more than there are processors.
-    Twelve keep a machine of two processors at work where other programs run on it, too: the system divides the time by
-    processes. Beside eight busy programs they take ten minutes where eight workers take twelve.
+    Some tests wait, for a process to start or a socket to speak, so there are two workers more than there are
+    processors. Where other programs keep the processors busy there are twelve, because the system divides the time by
+    processes; otherwise so many would only get in each other's way (a tenth more CPU time).
     """
-    return max(processors() + 1, 12) if can_fork() else processors() + 1
+    usual = processors() + 2
+    return max(usual, _AMONG_OTHERS) if can_fork() and os.getloadavg()[0] > 1.5 * processors() else usual
 
 
 def shares(count: int, workers: int, borders: set[int]) -> Iterator[range]:
@@ -101,9 +104,13 @@ class _Worker:
 class Forking:
     """The plugin that runs the collected tests in forked workers."""
 
-    def __init__(self, workers: int, prepare: Callable[[], None] = lambda: None) -> None:
-        """Run the tests in so many processes; `prepare` does once, before they are forked, what each would do."""
-        self._wanted = workers
+    def __init__(self, workers: int | None, prepare: Callable[[], None] = lambda: None) -> None:
+        """Run the tests in so many processes, None for as many as are usual when they start.
+
+        `prepare` does once, before they are forked, what each would do.
+        """
+        self._asked = workers
+        self._wanted = 0
         self._prepare = prepare
         self._selector = selectors.DefaultSelector()
         self._running: dict[int, _Worker] = {}
@@ -123,8 +130,9 @@ class Forking:
         reporter: Any = session.config.pluginmanager.getplugin("terminalreporter") or SimpleNamespace()
         reporter.showfspath = False  # tests of several modules run at a time
         vars(session.config)["_tmp_path_factory"].getbasetemp()  # one for all, so that workers have theirs in it
-        self._left.extend(self._shares(session))
         self._prepare()
+        self._wanted = self._asked or usual_workers()
+        self._left.extend(self._shares(session))
         try:
             for _ in range(min(self._wanted, len(self._left))):
                 self._fork(session)

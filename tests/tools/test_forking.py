@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.forking import can_fork, shares
+from support import forking
+from support.forking import can_fork, shares, usual_workers
 
 SUPPORT = Path(__file__).parents[1]
 #: The plugin in a project of its own, without the other plugins and the settings of this one.
@@ -444,3 +445,14 @@ def test_threads_are_refused(project: Project) -> None:
     started = project(threads="import threading, time\nthreading.Thread(target=time.sleep, args=(1,)).start()\n" + TWO)
     assert "has started threads" in ended(started)
     assert started.returncode == 4
+
+
+@pytest.mark.parametrize(("forks", "load", "workers"), [(True, 3.0, 4), (True, 3.1, 12), (False, 99.0, 4)])
+def test_there_are_more_workers_where_other_programs_run(
+    monkeypatch: pytest.MonkeyPatch, forks: bool, load: float, workers: int
+) -> None:
+    """Two more than processors; twelve where those are busy, and processes cost little because they are forked."""
+    monkeypatch.setattr(forking, "processors", lambda: 2)
+    monkeypatch.setattr(forking, "can_fork", lambda: forks)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    assert usual_workers() == workers
