@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -42,6 +41,7 @@ def pins(lock: str) -> dict[str, str]:
 
 
 Done = subprocess.CompletedProcess[str]
+Running = subprocess.Popen[str]
 
 
 @cache
@@ -56,43 +56,47 @@ OFFLINE = re.compile(r"Failed to fetch|error sending request|[Nn]etwork connecti
 @pytest.fixture(scope="module")
 def resolved() -> Generator[Callable[[str, str, str], Done]]:
     """What resolving each case came to. The first asks the index, the others what the first has learnt from it."""
-    with ThreadPoolExecutor(8) as pool:
-        first = pool.submit(resolve, *CASES[0])
+    asked = cache(lambda: ended(started(*CASES[0])))
+    ahead: dict[int, Running] = {}
 
-        def known(*case: str) -> Done:
-            asked = first.result()
-            if case == CASES[0] or OFFLINE.search(asked.stderr):
-                return asked
-            done = resolve(*case, "--offline")
-            # No two systems need the same packages, and one that was never asked for has no versions offline. What the
-            # table names is in the first lock: the index was just asked for its wheels.
-            return done if done.returncode == 0 or tells_gap(done, case) else resolve(*case)
+    @cache
+    def result(*case: str) -> Done:
+        if case == CASES[0] or OFFLINE.search(asked().stderr):
+            return asked()
+        number = CASES.index(case)  # pyrefly: ignore[bad-argument-type]
+        for later in range(number, min(number + 4, len(CASES))):
+            if later not in ahead:
+                ahead[later] = started(*CASES[later], "--offline")
+        done = ended(ahead.pop(number))
+        # No two systems need the same packages, and one that was never asked for has no versions offline. What the
+        # table names is in the first lock: the index was just asked for its wheels.
+        return done if done.returncode == 0 or tells_gap(done, case) else ended(started(*case))
 
-        @cache
-        def begun(number: int) -> Future[Done]:
-            return pool.submit(known, *CASES[number])
-
-        def result(*case: str) -> Done:
-            number = CASES.index(case)  # pyrefly: ignore[bad-argument-type]
-            ahead = [begun(later) for later in range(number, min(number + 4, len(CASES)))]
-            return ahead[0].result()
-
-        yield result
+    yield result
+    for running in ahead.values():  # of tests that were not run
+        running.kill()
+        ended(running)
 
 
-def resolve(lock: str, platform: str, python: str, *more: str) -> Done:
-    """Resolve a lock for a system and a Python that need not be here, from wheels only."""
-    return subprocess.run(  # noqa: S603  the resolver that set this environment up
+def started(lock: str, platform: str, python: str, *more: str) -> Running:
+    """Begin to resolve a lock for a system and a Python that need not be here, from wheels only."""
+    return subprocess.Popen(  # noqa: S603  the resolver that set this environment up
         [
             *(str(uv()), "pip", "compile", "--quiet", "--no-deps", "--no-header", "--no-annotate"),
             *("--python", sys.executable, "--python-platform", platform, "--python-version", python),
             *("--only-binary", ":all:", *more, lock),
         ],
         cwd=ROOT,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
     )
+
+
+def ended(running: Running) -> Done:
+    """Wait for the end of a resolution."""
+    out, err = running.communicate()
+    return Done(running.args, running.returncode, out, err)
 
 
 def tells_gap(done: Done, case: tuple[str, ...]) -> bool:
