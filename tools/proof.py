@@ -45,7 +45,7 @@ class Proof:
     def told(self) -> str:
         """Return one line about it, and one for each test that failed."""
         verdict = "passed" if self.status == 0 else f"FAILED (status {self.status})"
-        head = f"{self.kind:6}{verdict} in {self.seconds:.0f} s, {self.circumstances}: {self.last}"
+        head = f"{self.kind:7}{verdict} in {self.seconds:.0f} s, {self.circumstances}: {self.last}"
         return "\n".join([head, *(f"        {name}" for name in self.failed)])
 
 

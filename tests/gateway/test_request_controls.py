@@ -170,12 +170,22 @@ def test_an_extension_is_an_object(value: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "value"), [("hold", "maybe"), ("step_cap", "many"), ("protocol", "fast"), ("extra_calls", "")]
+    ("header", "value", "why"),
+    [
+        ("hold", "maybe", "true or false is expected"),
+        ("step-cap", "many", "a whole number is expected"),
+        ("turn-cost-usd", "$1", "a number is expected"),
+        ("step-cap", "-1", "Expected `int` >= 0"),
+        ("protocol", "fast", "Invalid enum value 'fast'"),
+        ("extra-calls", "", "a whole number is expected"),
+    ],
 )
-def test_headers_that_cannot_be_read(header: str, value: str) -> None:
-    """Style 9: a typed error, whichever header it is."""
-    with pytest.raises(InvalidRequest):
-        from_headers(**{header: value})
+def test_headers_that_cannot_be_read(header: str, value: str, why: str) -> None:
+    """Style 9: a typed error that names the header, whichever it is."""
+    name = f"x-mustcall-{header}"
+    with pytest.raises(InvalidRequest) as raised:
+        take_controls(b"{}", {name: value}, Controls())
+    assert raised.value.message == f"the header {name} is {value!r}: {why}"
 
 
 json_values = st.recursive(

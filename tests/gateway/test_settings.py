@@ -15,6 +15,7 @@ from mustcall.engine.explaining import explain
 from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.first_config import compose, plan_upstreams
 from mustcall.gateway.config.settings import ServerSettings, load_settings, settings_from_flags
+from mustcall.gateway.request_controls import take_controls
 from mustcall.policy.facts.controls import Controls, Limits, OnUnmet, ToolControls
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.failures.backoff import Backoff
@@ -82,8 +83,24 @@ def test_every_section_has_variables(tmp_path: Path) -> None:
     assert (controls.on_unmet, controls.force_tools, controls.hold) == (OnUnmet.ANSWER, True, True)
     assert (controls.limits.extra_calls, controls.limits.empty) == (7, 1)
     assert settings.operator.wording.continue_turn == "Go on, please."
-    named = load_settings(file, environment={"MUSTCALL_CONTRACT_FORCE_TOOLS": "search"})
-    assert named.operator.controls.force_tools == "search"
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        *(("True", True), ("1", True), ("yes", True), ("ON", True), ("FALSE", False), ("0", False), ("off", False)),
+        *(("search", "search"), ("Truth", "Truth"), ("01", "01")),
+    ],
+)
+def test_a_switch_that_may_be_a_name(tmp_path: Path, written: str, read: bool | str) -> None:
+    """Rule 120: a force is a tool's name only if it is no word for true or false; those words are a header's, too."""
+    env = {"MUSTCALL_CONTRACT_FORCE_TOOLS": written}
+    if isinstance(read, bool):
+        env |= {"MUSTCALL_CONTRACT_HOLD": f" {written}"}
+    controls = load_settings(write(tmp_path, UPSTREAM), environment=env).operator.controls
+    assert controls.force_tools == read
+    assert controls.hold is (read is True)
+    assert take_controls(b"{}", {"x-mustcall-force-tools": written}, Controls())[0].force_tools == read
 
 
 #: The settings of retries, and what they are without any.

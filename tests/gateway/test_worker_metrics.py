@@ -124,10 +124,10 @@ sharing.SharedDirectory(Path(sys.argv[1])).prepare(7)
     assert [file.name for file in tmp_path.iterdir() if "_7." in file.name] == []
 
 
-def entry(key: bytes, length: int | None = None) -> bytes:
-    """Return what a file has for a key that counts one."""
+def entry(key: bytes, length: int | None = None, value: float = 1.0) -> bytes:
+    """Return what a file has for a key that counts one, or something else."""
     padded = key + b" " * (8 - (len(key) + 4) % 8)
-    return struct.pack(f"=i{len(padded)}sdd", len(key) if length is None else length, padded, 1.0, 2.0)
+    return struct.pack(f"=i{len(padded)}sdd", len(key) if length is None else length, padded, value, 2.0)
 
 
 def mapped(*entries: bytes, used: int | None = None) -> bytes:
@@ -161,8 +161,10 @@ DAMAGED = [
             b'["a","a",{},5]',
             b'["a",5,{},"T"]',
             b'["a","a",{"x":null},"T"]',
+            b'["a\\n","a",{},"T"]',
         )
     ),
+    *(mapped(FINE, entry(b'["b","b",{},"T"]', value=value)) for value in (float("nan"), float("inf"), -1.0)),
 ]
 
 

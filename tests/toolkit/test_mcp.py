@@ -145,15 +145,25 @@ async def test_closing_ends_the_process(tmp_path: Path) -> None:
     assert not is_running(number)
 
 
-async def test_closing_may_be_cancelled() -> None:
-    """Whoever closes a server and is cancelled is cancelled, and leaves nothing open."""
-    server = McpServer(PLAIN, start=_STARTS)
+@pytest.mark.parametrize("begun", [False, True], ids=["at once", "while the server is ended"])
+async def test_closing_may_be_cancelled(tmp_path: Path, begun: bool) -> None:
+    """Whoever closes a server and is cancelled is cancelled, and leaves nothing open and nothing running."""
+    pid, ended = tmp_path / "pid", tmp_path / "ended"
+    stays = f" --stay {shlex.quote(str(ended))}" if begun else ""
+    server = McpServer(f"{PLAIN} --pid {shlex.quote(str(pid))}{stays}", start=_STARTS)
     await server.open()
+    number = int(pid.read_text(encoding="utf-8"))
     closing = asyncio.create_task(server.close())
     await asyncio.sleep(0)
-    closing.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await closing
+    async with asyncio.timeout(60):
+        while begun and not ended.exists():  # noqa: ASYNC110  another process writes it
+            await asyncio.sleep(0.01)
+    for _ in range(2):
+        closing.cancel()
+        await asyncio.sleep(0.01)
+    await asyncio.wait({closing}, timeout=120)
+    assert closing.cancelled()
+    assert not is_running(number)
     assert server._said is None
     gc.collect()  # a file that is still open would be an error
 

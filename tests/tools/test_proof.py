@@ -65,10 +65,10 @@ def test_the_summary_names_what_failed(
     assert proof.main() == status
     lines = capsys.readouterr().out.strip().splitlines()
     assert lines[0] == "== summary, seed 9"
-    assert lines[1] == "load  passed in 61 s, 4 busy processes on 2 processors: 3 passed"
+    assert lines[1] == "load   passed in 61 s, 4 busy processes on 2 processors: 3 passed"
     if failing:
         assert lines[2:4] == [
-            "order FAILED (status 1) in 61 s, MUSTCALL_TEST_ORDER=9: 3 passed",
+            "order  FAILED (status 1) in 61 s, MUSTCALL_TEST_ORDER=9: 3 passed",
             "        tests/a.py::test_b",
         ]
     assert len(lines) == 5 + len(failing)

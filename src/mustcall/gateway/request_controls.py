@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.errors import InvalidRequest
+from mustcall.gateway.config.environment import SWITCHES
 from mustcall.policy.facts.controls import Controls, Limits
 from mustcall.wire.opening import Fields
 
@@ -21,23 +22,32 @@ _FIELD = "mustcall"
 
 _top_level = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
-_TRUE = frozenset({"1", "true", "yes", "on"})
-_FALSE = frozenset({"0", "false", "no", "off"})
-
 
 def _truth(text: str) -> bool:
-    folded = text.strip().lower()
-    if folded not in _TRUE | _FALSE:
+    switch = SWITCHES.get(text.strip().lower())
+    if switch is None:
         raise ValueError("true or false is expected")
-    return folded in _TRUE
+    return switch
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("a whole number is expected") from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("a number is expected") from None
 
 
 def _force(text: str) -> bool | str:
     """Read a force: a truth word, or the name of a tool."""
     folded = text.strip().lower()
-    if folded in _TRUE or folded in ("any", "required"):
-        return True
-    return False if folded in _FALSE else text.strip()
+    return True if folded in ("any", "required") else SWITCHES.get(folded, text.strip())
 
 
 #: Headers, without their prefix, and the control each one sets.
@@ -51,12 +61,12 @@ CALLERS_HEADERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "salvage": ("salvage", str),
     "salvage-arguments": ("salvage_arguments", _truth),
     "hold": ("hold", _truth),
-    "step-cap": ("step_cap", int),
+    "step-cap": ("step_cap", _whole),
     "metadata": ("metadata", _truth),
-    "remember-failures": ("remember_failures", float),
+    "remember-failures": ("remember_failures", _number),
     "session": ("session", str.strip),
-    "turn-cost-usd": ("turn_cost_usd", float),
-    "extra-calls": ("extra_calls", int),
+    "turn-cost-usd": ("turn_cost_usd", _number),
+    "extra-calls": ("extra_calls", _whole),
 }
 
 
@@ -98,9 +108,15 @@ def take_controls(
                 raise InvalidRequest(f"there is no header {name[:80]!r}; there are: {names}")
             field, read = known
             try:
-                (limits if field == "extra_calls" else changes)[field] = read(value)
+                said = read(value)
+                if field == "extra_calls":
+                    limits[field] = said
+                else:
+                    msgspec.convert({field: said}, Controls)
+                    changes[field] = said
             except ValueError as error:
-                raise InvalidRequest(f"the header {name} is {value[:80]!r}: {error}") from None
+                why = str(error).partition(" - at ")[0]
+                raise InvalidRequest(f"the header {name} is {value[:80]!r}: {why}") from None
     if _KEY in body if fields is None else _FIELD in fields:
         body, extension = _split(body)
         bounds: Any = extension.pop("limits", None)

@@ -5,6 +5,7 @@ that ended, so that counts never fall and files do not pile up. A page is not re
 """
 
 import contextlib
+import math
 import os
 import shutil
 import struct
@@ -31,7 +32,7 @@ _ROOM["gauge_livesum"] = 1 << 16
 #: A mapped file: bytes before its first entry, bytes of the shortest entry, and of the value and time that end each.
 _HEADER, _LEAST_ENTRY, _VALUES = 8, 24, 16
 #: The key of an entry: the names of its metric and of its sample, its labels, and the help.
-_Name = Annotated[str, msgspec.Meta(pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
+_Name = Annotated[str, msgspec.Meta(pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*\\Z")]
 _KEY = msgspec.json.Decoder(tuple[_Name, _Name, dict[_Name, str], str])
 #: A key, its value, and when it was set.
 _Entry = tuple[str, float, float]
@@ -170,9 +171,11 @@ def _entries(file: Path) -> list[_Entry]:
     entries = list(islice(mapped.read_all_values_from_file(str(file)), most + 1))
     if len(entries) > most or (entries[-1][3] + _VALUES if entries else _HEADER) != used:
         raise ValueError("its entries have impossible lengths")
-    for key, *_ in entries:
+    for key, value, *_ in entries:
         labels = _KEY.decode(key)[2]
         float(labels.get("le", "0"))
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{value} is no count")
     return [(key, value, at) for key, value, at, _ in entries]
 
 

@@ -10,7 +10,6 @@ A name that not every wire takes is made legal here and mapped back when the too
 """
 
 import asyncio
-import contextlib
 import hashlib
 import re
 import shlex
@@ -174,17 +173,26 @@ class McpServer:
         return ToolReturn(_contents(returned), returned.is_error)
 
     async def close(self) -> None:
-        """End the server: its input is closed, then it is ended, then killed, each within seconds."""
+        """End the server: its input is closed, then it is ended, then killed, each within seconds.
+
+        A cancellation takes effect after that. The task that ends the server is not cancelled itself: it would wait for
+        a process that nobody ends.
+        """
         task, self._task, self._session = self._task, None, None
         self._leave.set()
-        try:
-            if task is not None:
-                with contextlib.suppress(Exception):  # how a server ends is nobody's concern any more
-                    await task
-        finally:
-            if self._said is not None:
-                self._said.close()
-                self._said = None
+        cancelled: asyncio.CancelledError | None = None
+        while task is not None and not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if task is not None and not task.cancelled():
+            task.exception()  # seen: how a server ends is nobody's concern any more
+        if self._said is not None:
+            self._said.close()
+            self._said = None
+        if cancelled is not None:
+            raise cancelled
 
     async def _serve(self, ready: "asyncio.Future[None]") -> None:
         """Hold the session open until it is closed; all of it in this one task."""
@@ -203,7 +211,7 @@ class McpServer:
             if not started:
                 ready.set_exception(_cause(error))
                 ready.exception()  # seen: where `open` waits no longer, nobody else asks
-            if started or isinstance(error, asyncio.CancelledError):  # who waits in `close` was cancelled
+            if started or isinstance(error, asyncio.CancelledError):  # the loop is ending
                 raise
         finally:
             self._session = None

@@ -16,7 +16,8 @@ __all__ = ["Keyless", "over", "over_some"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-_SWITCHES = {"true": True, "false": False}
+#: What people write for true and false.
+SWITCHES = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
 
 
 class Keyless(Mapping[str, str]):
@@ -60,8 +61,8 @@ def over_some(
             except (msgspec.DecodeError, RecursionError) as error:
                 raise ConfigError(f"{prefix}{name.upper()} must be a JSON object: {error}") from None
         else:
-            switch = text in _SWITCHES and takes_switch(kind, name)  # also where a name could stand as well
-            said[name] = _SWITCHES[text] if switch else text
+            switch = SWITCHES.get(text.strip().lower())
+            said[name] = text if switch is None or not takes_switch(kind, name) else switch  # a name could stand there
     try:
         return msgspec.convert({**msgspec.to_builtins(base), **said}, kind, strict=False)
     except msgspec.ValidationError as error:

@@ -61,8 +61,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 def check_limits(limits: Limits, where: str = "limits") -> None:
     """Raise `ConfigError` for what are no limits, and for one below 0, or NaN, which no time ever reaches."""
     check_kind(where, limits, Limits)
-    for name, usual in msgspec.structs.asdict(Limits()).items():
-        check_number(f"{where}: {name}", getattr(limits, name), least=0, whole=isinstance(usual, int))
+    for name in Limits.__struct_fields__:
+        check_number(f"{where}: {name}", getattr(limits, name), least=0)
 
 
 class ToolControls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
