@@ -241,7 +241,8 @@ def _outcome(run: Run) -> str:
         return "timeout"
     if run.status == 0:
         return "survived"
-    if run.status not in (1, 2):  # 2: the module could not even be imported
+    unusable = run.status == 4 and "ImportError while loading conftest" in run.output
+    if run.status not in (1, 2) and not unusable:  # 2: the module could not be imported by a test; 4: by a conftest.py
         raise RuntimeError(f"pytest ended with status {run.status}:\n{run.output[-2000:]}")
     return "killed"
 

@@ -101,6 +101,18 @@ def test_what_the_tests_notice(mutate: ModuleType, house: Path, tmp_path_factory
     assert mutate.load(folder / "kept.json") == [seen, unseen]
 
 
+def test_a_change_that_no_conftest_can_import(mutate: ModuleType, house: Path) -> None:
+    """A module that cannot be imported is noticed, also where the tests of a folder cannot even be collected."""
+    root = house / "src" / "mustcall"
+    module = root / "policy" / "limits.py"
+    module.write_text(SOURCE + "\n\nUSUAL = limit(1) + 1\n", encoding="utf-8")
+    (house / "tests" / "policy" / "conftest.py").write_text("import mustcall.policy.limits\n", encoding="utf-8")
+    mutant = next(one for one in mutate.mutants(module, root) if one.new == "return None")
+    with mutate.Copies(house) as copies:
+        mutate.check(copies, "policy", [], 120)
+        assert mutate.judge(copies, mutant, [], 120).outcome == "killed"
+
+
 def test_tests_that_fail_anyway_measure_nothing(mutate: ModuleType, house: Path) -> None:
     """Before a package is measured its tests must pass on what nobody changed."""
     (house / "tests" / "policy" / "test_limits.py").write_text(

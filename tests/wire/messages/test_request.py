@@ -122,6 +122,24 @@ def test_removed_output_format_is_gone(codec: MessagesCodec, shapes: Shapes) -> 
     assert out["output_config"] == {"effort": "max", "task_budget": {"tokens": 5}}
 
 
+@pytest.mark.parametrize(
+    ("field", "sent", "setting", "without"),
+    [
+        ("temperature", 0.5, "temperature", None),
+        ("top_p", 0.9, "top_p", None),
+        ("stop_sequences", ["END"], "stop", ()),
+    ],
+)
+def test_a_setting_that_was_taken_away_is_gone(
+    codec: MessagesCodec, field: str, sent: Any, setting: str, without: Any
+) -> None:
+    """What the caller sent for a setting does not come back once the request is asked without it."""
+    shape = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}], field: sent}
+    request = codec.decode_request(body_of(shape))
+    assert encode(codec, request) == shape
+    assert field not in encode(codec, request.evolve(**{setting: without}))
+
+
 def test_parallel_change_rewrites_the_choice(codec: MessagesCodec, shapes: Shapes) -> None:
     """disable_parallel_tool_use follows parallel_tool_calls even if the choice itself was not touched (rule 6 too)."""
     request = codec.decode_request(body_of(shapes["settings"]))

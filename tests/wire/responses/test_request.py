@@ -225,6 +225,11 @@ def test_media_parts(codec: ResponsesCodec, body: Callable[[Any], bytes], strip:
             type="input_video",
             value={"type": "input_video", "video_url": "https://example.com/c.mp4"},
         ),
+        Unknown(
+            wire=Wire.RESPONSES,
+            type="input_audio",
+            value={"type": "input_audio", "input_audio": {"data": "EEEE", "format": "wav", "rate": 8000}},
+        ),
     )
 
 
