@@ -107,13 +107,10 @@ def take_controls(
                 names = ", ".join(PREFIX + one for one in CALLERS_HEADERS)
                 raise InvalidRequest(f"there is no header {name[:80]!r}; there are: {names}")
             field, read = known
+            into, kind = (limits, CallersLimits) if field in CallersLimits.__struct_fields__ else (changes, Controls)
             try:
-                said = read(value)
-                if field == "extra_calls":
-                    limits[field] = said
-                else:
-                    msgspec.convert({field: said}, Controls)
-                    changes[field] = said
+                into[field] = read(value)
+                msgspec.convert({field: into[field]}, kind)
             except ValueError as error:
                 why = str(error).partition(" - at ")[0]
                 raise InvalidRequest(f"the header {name} is {value[:80]!r}: {why}") from None

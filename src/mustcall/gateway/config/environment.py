@@ -12,7 +12,7 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.gateway.config.advice import advice, takes_switch
 
-__all__ = ["Keyless", "over", "over_some"]
+__all__ = ["SWITCHES", "Keyless", "over", "over_some"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 

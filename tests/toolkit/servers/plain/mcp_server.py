@@ -6,6 +6,7 @@ behave alike.
 
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -54,6 +55,8 @@ if __name__ == "__main__":
     print("a word on standard error", file=sys.stderr)  # noqa: T201  what must not reach the terminal
     if "--pid" in sys.argv:
         Path(sys.argv[sys.argv.index("--pid") + 1]).write_text(str(os.getpid()), encoding="utf-8")
+    if "--stay" in sys.argv:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for line in sys.stdin:
         asked = json.loads(line)
         if "id" in asked:
