@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Generator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import pytest
@@ -182,6 +182,8 @@ def pytest_collection_finish() -> None:
     memo = sys.modules.get("mustcall.core.memo")
     if memo is not None:
         memo.owner.set(memo.Caches())  # of what tests call without a gateway or an agent around it
+        # Each gateway compiles for itself what it looks for in texts, and each test of one has its own.
+        vars(memo)["_compile"] = lru_cache(8192)(memo._compile)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -15,7 +15,7 @@ from contract.client import ROUNDS, Caller
 from contract.running import Report, open_arena, run_turns
 from contract.scenario import COMBINATIONS, build
 
-SHARDS = 20
+SHARDS = 19
 TURNS = ROUNDS * len(COMBINATIONS)
 _SHOWN = 5
 

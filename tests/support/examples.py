@@ -4,11 +4,14 @@ Nothing is timed in either profile: how long an example takes says more about th
 """
 
 import os
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
 
-__all__ = ["PROFILE", "PROFILES", "scaled"]
+__all__ = ["PROFILE", "PROFILES", "scaled", "share"]
+
+T = TypeVar("T")
 
 _USUAL = 100
 #: Hypothesis fails a test whose examples take long to draw, which on a busy machine is any test.
@@ -16,7 +19,7 @@ _UNTIMED: dict[str, Any] = {"deadline": None, "suppress_health_check": (HealthCh
 
 PROFILES = {
     # The same examples every time: a change that fails here fails for everyone, and one that passes keeps passing.
-    "ci": settings(derandomize=True, max_examples=24, database=None, **_UNTIMED),
+    "ci": settings(derandomize=True, max_examples=16, database=None, **_UNTIMED),
     # Said aloud: hypothesis draws the same examples wherever the variable `CI` is set.
     "deep": settings(derandomize=False, max_examples=10 * _USUAL, **_UNTIMED),
 }
@@ -35,3 +38,8 @@ def scaled(test: Any, profile: str = PROFILE) -> None:
         share = PROFILES[profile].max_examples / _USUAL
         setattr(test, _KEPT, settings(own, max_examples=max(1, round(own.max_examples * share))))
     test.examples_scaled = True
+
+
+def share(cases: Sequence[T], place: int, tests: int, profile: str = PROFILE) -> Sequence[T]:
+    """Return the cases of the test at this place: under `ci` its share of those of so many tests, otherwise all."""
+    return cases[place % tests :: tests] if profile == "ci" else cases

@@ -11,7 +11,7 @@ __all__ = ["some_places", "splits", "text_splits"]
 _NEAR = 2
 _WIDTH = 61
 _TEXT_WIDTH = 13
-#: Of the places of a text, one in so many is the only cut in one of the ways.
+#: Of the places of a text, one in so many is the only cut in one of the ways, unless a test names another number.
 _ALONE = 5
 
 
@@ -31,20 +31,20 @@ def splits(stream: bytes) -> Iterator[list[bytes]]:
         yield [stream[a:b] for a, b in pairwise([*starts, len(stream)])]
 
 
-def text_splits(text: str, profile: str = PROFILE) -> Iterator[list[str]]:
+def text_splits(text: str, profile: str = PROFILE, *, alone: int = _ALONE) -> Iterator[list[str]]:
     """Yield the text whole, in characters, and cut at every place: some places alone, each one among others.
 
     A cut alone at every place costs the square of the text, which the profile `deep` pays. Under `ci` pieces of one
-    width begin at every offset, so that each place is a cut in one of as many ways as the width, and one place in a few
-    is a cut alone; which ones depends on the text, so that fixtures that look alike are cut at different places.
+    width begin at every offset, so that each place is a cut in one of as many ways as the width, and one in `alone` is
+    a cut alone; which ones depends on the text, so that fixtures that look alike are cut at different places.
     """
     yield [text]
     yield list(text)
     if profile != "ci":
         yield from ([text[:at], text[at:]] for at in range(1, len(text)))
         return
-    first = crc32(text.encode(errors="surrogatepass")) % _ALONE
-    yield from ([text[:at], text[at:]] for at in range(1 + first, len(text), _ALONE))
+    first = crc32(text.encode(errors="surrogatepass")) % alone
+    yield from ([text[:at], text[at:]] for at in range(1 + first, len(text), alone))
     for offset in range(min(_TEXT_WIDTH, len(text))):
         starts = sorted({0, *range(offset, len(text), _TEXT_WIDTH)})
         yield [text[a:b] for a, b in pairwise([*starts, len(text)])]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mustcall.upstream.embedded import engine
 from support import misses, served
 from support.answered import Answered, kept_answers
-from support.examples import PROFILES, scaled
+from support.examples import PROFILES, scaled, share
 from support.ordering import shuffled
 from support.served import KeptServer, ServedAnswer
 from support.splits import some_places, splits, text_splits
@@ -224,9 +224,17 @@ def test_some_places_begin_where_the_key_says() -> None:
     assert some_places(1, 40, 4, "a", "deep") == range(1, 40)
 
 
-@pytest.mark.parametrize(("profile", "own", "usual"), [("ci", 72, 24), ("deep", 3000, 1000)])
+def test_tests_that_share_cases_take_all_of_them() -> None:
+    """Each case is taken by one test under `ci`, whatever the number of tests, and by every test in depth."""
+    cases = [*range(10)]
+    for tests in (1, 3, 4, 10, 12):
+        assert sorted(case for place in range(tests) for case in share(cases, place, tests, "ci")) == cases
+        assert all(share(cases, place, tests, "deep") == cases for place in range(tests))
+
+
+@pytest.mark.parametrize(("profile", "own", "usual"), [("ci", 48, 16), ("deep", 3000, 1000)])
 def test_a_number_of_examples_is_scaled_once(profile: str, own: int, usual: int) -> None:
-    """300 examples are 120 in CI and 3,000 in depth; a test that names no number has the profile's."""
+    """300 examples are 48 in CI and 3,000 in depth; a test that names no number has the profile's."""
 
     @settings(PROFILES[profile], max_examples=300)
     @given(st.none())

@@ -20,7 +20,7 @@ import msgspec
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.history import Folded, beginning_of
-from mustcall.core.memo import Remembered, kept
+from mustcall.core.memo import Remembered
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Part, ToolCall, ToolReference, ToolResult
 from mustcall.core.request import Request
@@ -56,19 +56,14 @@ class _Rule(msgspec.Struct, frozen=True):
 
     def allows(self, text: str) -> bool:
         """Tell whether the upstream takes this text."""
-        return _allows(self.pattern, self.length, text)
+        if self.length and len(text) > self.length:
+            return False
+        return _PLAIN.fullmatch(text) is not None and (self.pattern is None or self.pattern.fullmatch(text) is not None)
 
     @property
     def longest(self) -> int:
         """The most characters a mapped text may have."""
         return min(self.length, _LONGEST) if self.length else _LONGEST
-
-
-@kept(most=16384)
-def _allows(pattern: re.Pattern[str] | None, length: int, text: str) -> bool:
-    """Tell whether a text is legal; agents offer the same names with every request."""
-    fits = _PLAIN.fullmatch(text) is not None and (not length or len(text) <= length)
-    return fits and (pattern is None or pattern.fullmatch(text) is not None)
 
 
 class NameMap:
