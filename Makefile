@@ -3,6 +3,8 @@
 BIN := .venv/bin
 LINT = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache
 TYPES = $(BIN)/pyrefly check --output-format min-text
+# Three at a time, unless whoever called make has said how many.
+JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j3)
 UV = $$(command -v uv || echo $(BIN)/uv)
 
 .PHONY: help run test lint format types unit test-proof soak fuzz bench bench-compare docs site api lock dist image-check unit-check deploy-lint mutate breaks clean
@@ -21,7 +23,12 @@ run: .venv/.ready-run ## start the gateway on a model inside the process and pri
 	@$(BIN)/mustcall serve $(if $(PORT),--port $(PORT))
 
 test: .venv/.ready-dev chromium ## everything CI checks: lint, types and unit
-	@$(MAKE) --no-print-directory -j3 lint types unit
+	@$(MAKE) --no-print-directory $(JOBS) checks unit
+
+# Behind the tests: these are collected by one process, which all others wait for.
+.PHONY: checks
+checks:
+	@nice -n 10 $(MAKE) --no-print-directory lint types
 
 lint: .venv/.ready-dev ## style and layer rules
 	$(LINT)

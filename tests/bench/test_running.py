@@ -198,7 +198,7 @@ def answering(answer: Callable[[BaseHTTPRequestHandler], None]) -> Generator[int
 
     server = Server((LOOPBACK, 0), Handler)
     server.daemon_threads = True
-    thread = Thread(target=server.serve_forever)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield server.server_address[1]

@@ -488,7 +488,7 @@ def test_a_ledger_that_is_away_hides_no_upstreams_response(tmp_path: Path) -> No
     """A response that an upstream keeps is asked of it all the same; else callers learn that, and no path."""
     (tmp_path / "l.db").write_text("this is no ledger " * 100)
     with ThreadingHTTPServer(("127.0.0.1", 0), _Keeps) as served:
-        threading.Thread(target=served.serve_forever, daemon=True).start()
+        threading.Thread(target=served.serve_forever, args=(0.01,), daemon=True).start()
         address = f"http://127.0.0.1:{served.server_port}/v1"
         with gateway_with_ledger(tmp_path / "l.db", f"responses={address}") as gateway, client(gateway) as ai:
             assert ai.responses.retrieve("resp_1").id == "resp_1"

@@ -93,7 +93,7 @@ class FileServer:
 def serving() -> Generator[FileServer]:
     """A server that is stopped at the end."""
     made = FileServer()
-    thread = threading.Thread(target=made.server.serve_forever, daemon=True)
+    thread = threading.Thread(target=made.server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield made

@@ -127,7 +127,7 @@ def test_health_polls_until_the_deadline() -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Loading) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         with pytest.raises(TimeoutError):
             llama.await_health(url, time.monotonic() + 0.1, lambda: True)

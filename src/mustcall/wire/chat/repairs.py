@@ -6,13 +6,13 @@ before a value that cannot be read is not lost.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 from mustcall.core.origin import JsonObject
-from mustcall.wire.chat.parts import EXTRA_CONTENT, arguments_text, thinking_text
+from mustcall.wire.chat.deltas import odd_words_in, words_in
+from mustcall.wire.chat.parts import EXTRA_CONTENT, arguments_text
 from mustcall.wire.chat.shape import CallDelta, CallPiece, ChatChunk, ChatDelta, ChoiceDelta, is_failure
 from mustcall.wire.codec import WireDeviation
-from mustcall.wire.reading import ShapeError, as_list, as_object, maybe_object, opt_list, opt_str
+from mustcall.wire.reading import as_object, maybe_object, opt_list, opt_str
 from mustcall.wire.sse import SseEvent
 
 __all__ = ["REPAIRS", "ChunkOrder", "mended"]
@@ -27,7 +27,7 @@ REPAIRS = {
     "after finish": WireDeviation("text or calls after the finish reason", "as part of the reply"),
     "call order": WireDeviation("calls on one index, an id or a name in each delta, an id twice", "by `streams.calls`"),
     "misfit": WireDeviation("a chunk of another shape", "by the rows below, in `mended`"),
-    # What does not fit the shape of a chunk or of a whole reply (`mended`; `reply` and `parts`).
+    # What does not fit the shape of a chunk or of a whole reply (`mended`, `deltas`; `reply` and `parts`).
     "message": WireDeviation("`message` in place of the first delta", "as a delta"),
     "content list": WireDeviation("content as a list", "part by part; `thinking` is reasoning", "Mistral"),
     "arguments": WireDeviation("arguments as an object, or null", "as JSON text, or as no text"),
@@ -90,9 +90,7 @@ class ChunkOrder:
             if delta.role != "assistant":
                 return "no role"
         calls = delta.tool_calls or ()
-        if progress.finished and (
-            calls or delta.content or delta.refusal or delta.reasoning or delta.reasoning_content
-        ):
+        if progress.finished and (calls or words_in(delta)):
             return "after finish"
         if choice.finish_reason is not None:
             progress.finished = True
@@ -141,31 +139,9 @@ def mended(chunk: JsonObject, *, begun: bool) -> Iterator[ChoiceDelta]:
 
 
 def _pieces(delta: JsonObject) -> Iterator[ChatDelta]:
-    thinking = opt_str(delta, "reasoning_content")
-    yield ChatDelta(reasoning_content=thinking) if thinking else ChatDelta(reasoning=opt_str(delta, "reasoning"))
-    details = opt_list(delta, "reasoning_details")
-    if details:
-        yield ChatDelta(reasoning_details=details)
-    content = delta.get("content")
-    if isinstance(content, list):
-        for part in as_list(content):
-            yield _content(part)
-    elif content is not None and not isinstance(content, str):
-        raise ShapeError("a string", content, "content")
-    elif content:
-        yield ChatDelta(content=content)
-    refusal = opt_str(delta, "refusal")
-    if refusal:
-        yield ChatDelta(refusal=refusal)
+    yield from odd_words_in(delta)
     for value in opt_list(delta, "tool_calls") or ():
         yield ChatDelta(tool_calls=[_call(as_object(value))])
-
-
-def _content(value: Any) -> ChatDelta:
-    """Read a content part: text, or thinking as Mistral streams it; others have no place in a reply's text."""
-    part = maybe_object(value) or {}
-    thinking = thinking_text(part)
-    return ChatDelta(content=opt_str(part, "text")) if thinking is None else ChatDelta(reasoning_content=thinking)
 
 
 def _call(call: JsonObject) -> CallDelta:

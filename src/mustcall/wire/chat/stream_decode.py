@@ -13,7 +13,7 @@ from typing import Any
 
 from mustcall.core.errors import ErrorInfo
 from mustcall.core.origin import JsonObject, Origin, Wire
-from mustcall.core.parts import CallKind, Reasoning, Refusal, Text, ToolCall
+from mustcall.core.parts import CallKind, Reasoning, Text, ToolCall
 from mustcall.core.streams.calls import CallSlot, CallTracker
 from mustcall.core.streams.events import (
     ArgumentsDelta,
@@ -29,6 +29,7 @@ from mustcall.core.streams.events import (
     StateDelta,
     UsageUpdated,
 )
+from mustcall.wire.chat.deltas import Spoken, words_in
 from mustcall.wire.chat.parts import EXTRA_CONTENT, call_state, reasoning_state
 from mustcall.wire.chat.repairs import ChunkOrder, mended
 from mustcall.wire.chat.reply import decode_finish, decode_usage, label
@@ -73,7 +74,7 @@ class ChatStreamDecoder:
         self._started = False
         self._done = False
         self._next = 0
-        self._open: tuple[type[Text | Refusal | Reasoning], int] | None = None
+        self._open: tuple[Spoken, int] | None = None
         self._tracker = CallTracker()
         self._indexes: dict[int, int] = {}
         self._pending: dict[int, list[str]] = {}
@@ -254,24 +255,23 @@ class ChatStreamDecoder:
 
     def _choice(self, choice: ChoiceDelta, out: list[Event]) -> None:
         delta = choice.delta
-        thinking = delta.reasoning_content or delta.reasoning
-        if thinking:
-            self._field = "reasoning_content" if delta.reasoning_content else "reasoning"
-            out.append(PartReasoningDelta(self._ensure(Reasoning, out), thinking))
         if delta.reasoning_details:
             self._ensure(Reasoning, out)
             self._details += delta.reasoning_details
-        if delta.content:
-            out.append(PartTextDelta(self._ensure(Text, out), delta.content))
-        if delta.refusal:
-            out.append(PartTextDelta(self._ensure(Refusal, out), delta.refusal))
+        for kind, field, text in words_in(delta):
+            index = self._ensure(kind, out)
+            if kind is Reasoning:
+                self._field = field
+                out.append(PartReasoningDelta(index, text))
+            else:
+                out.append(PartTextDelta(index, text))
         for call in delta.tool_calls or ():
             self._call_delta(call, out)
         if choice.finish_reason is not None:
             self._finish = True
             self._reported = choice.finish_reason
 
-    def _ensure(self, kind: type[Text | Refusal | Reasoning], out: list[Event]) -> int:
+    def _ensure(self, kind: Spoken, out: list[Event]) -> int:
         """Return the index of the open part of this kind, opening one if another kind was open."""
         if self._open is not None:
             if self._open[0] is kind:

@@ -28,6 +28,7 @@ from mustcall.core.streams.events import (
     StateDelta,
     UsageUpdated,
 )
+from mustcall.wire.chat.deltas import BEGIN, FIRST
 from mustcall.wire.chat.reply import caller_name, encode_finish, encode_usage, note_dropped, reasoning_fields
 from mustcall.wire.codec import ReplyStamp
 from mustcall.wire.openai_errors import encode_error_body
@@ -129,7 +130,7 @@ class ChatStreamEncoder:
             % (_dump(self._id), self._stamp.created, _dump(model or self._model))
         )
         self._model = model or self._model
-        return self._delta({"role": "assistant", "content": ""})
+        return self._delta(FIRST)
 
     @property
     def _id(self) -> str:
@@ -179,8 +180,8 @@ class ChatStreamEncoder:
         if not text:
             return b""
         self._sent[index] = self._sent.get(index, 0) + len(text)
-        field = b'{"refusal":' if isinstance(self._parts.get(index), Refusal) else b'{"content":'
-        return b"%b%b%b}%b" % (self._head, field, _dump(text), self._TAIL)
+        begin = BEGIN[Refusal if isinstance(self._parts.get(index), Refusal) else Text]
+        return b"%b%b%b}%b" % (self._head, begin, _dump(text), self._TAIL)
 
     def _arguments(self, index: int, text: str) -> bytes:
         if not text:
@@ -205,7 +206,7 @@ class ChatStreamEncoder:
         last, self._thought = self._thought, (index, summary)
         if last is not None and last != self._thought:
             text = f"\n\n{text}"
-        return self._delta({"reasoning_content": text})
+        return b"%b%b%b}%b" % (self._head, BEGIN[Reasoning], _dump(text), self._TAIL)
 
     def _state(self, index: int, state: OpaqueState) -> bytes:
         """Send state once; a chat client gets it as an entry of `reasoning_details`."""
