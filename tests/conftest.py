@@ -82,7 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
     workers = _workers(config)
     if workers > 1 and can_fork() and not hasattr(config, "workerinput"):
         asked = None if config.getoption("--workers") == "auto" else workers
-        config.pluginmanager.register(Forking(asked, _prepare), "forking")
+        config.pluginmanager.register(Forking(asked, _prepare, bound=PROFILE == "ci"), "forking")
 
 
 def _prepare() -> None:

@@ -93,7 +93,8 @@ def test_pyrefly(wrong: Path) -> None:
         assert let_off == []
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.search(r"^TYPES = \$\(BIN\)/pyrefly check(?! [^-])", makefile, re.MULTILINE)
-    assert re.search(r"^test:.*\n\t@\$\(MAKE\) [^\n]*\btypes\b", makefile, re.MULTILINE)
+    for target, made in (("test", "checks"), ("checks", "types")):
+        assert re.search(rf"^{target}:.*\n\t@[^\n]*\$\(MAKE\) [^\n]*\b{made}\b", makefile, re.MULTILINE)
     assert re.search(r"^types:.*\n\t\$\(TYPES\)\n", makefile, re.MULTILINE)
     config = ROOT / "pyproject.toml"
     told = run_checker("pyrefly", "check", "--config", config, "--output-format", "json", *CHECKED[2:], wrong)

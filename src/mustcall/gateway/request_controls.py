@@ -5,7 +5,7 @@ operator pays for what they bound. The extension never reaches an upstream: it i
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -74,19 +74,22 @@ CALLERS_HEADERS: dict[str, tuple[str, Callable[[str], Any]]] = {
 OPERATORS = frozenset({"tools", "refuse_starved", "hops", "result_cap"})
 
 
+_Limit = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class CallersLimits(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The limits a caller may lower."""
 
-    extra_calls: int | None = None
-    refused_tool: int | None = None
-    text_call: int | None = None
-    empty: int | None = None
-    thinking_only: int | None = None
-    bad_arguments: int | None = None
-    unknown_tool: int | None = None
-    bad_answer: int | None = None
-    truncated: int | None = None
-    reminders: int | None = None
+    extra_calls: _Limit | None = None
+    refused_tool: _Limit | None = None
+    text_call: _Limit | None = None
+    empty: _Limit | None = None
+    thinking_only: _Limit | None = None
+    bad_arguments: _Limit | None = None
+    unknown_tool: _Limit | None = None
+    bad_answer: _Limit | None = None
+    truncated: _Limit | None = None
+    reminders: _Limit | None = None
 
 
 def take_controls(
@@ -154,7 +157,7 @@ def _changed(controls: Controls, changes: dict[str, Any], limits: dict[str, Any]
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"`mustcall`: {error}", param=_FIELD) from None
     bounds = {
-        name: min(getattr(controls.limits, name), max(0, wanted))
+        name: min(getattr(controls.limits, name), wanted)
         for name, wanted in msgspec.structs.asdict(lowered).items()
         if wanted is not None
     }

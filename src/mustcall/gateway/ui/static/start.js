@@ -68,7 +68,7 @@ function repairs(told) {
   return panel("Repaired most", "attempts, by what was wrong and what was done", rows.length
     ? counts(rows, (row) => el("span", { class: "chain" },
       el("a", { href: `/ui/turns?verdict=${row.verdict}` }, chip(row.verdict)), row.remedy && el("span", { class: "to" }, `→ ${row.remedy}`)))
-    : empty("Nothing to repair", "Every attempt was what was asked for."));
+    : empty("No attempt failed", "What came in another form and was read in place is counted under “Changed on the way”."));
 }
 
 function changes(told) {
