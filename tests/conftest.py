@@ -82,7 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
     workers = _workers(config)
     if workers > 1 and can_fork() and not hasattr(config, "workerinput"):
         asked = None if config.getoption("--workers") == "auto" else workers
-        config.pluginmanager.register(Forking(asked, _prepare, bound=PROFILE == "ci"), "forking")
+        config.pluginmanager.register(Forking(asked, _prepare), "forking")
 
 
 def _prepare() -> None:
@@ -201,6 +201,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if module is not None:
         module.stop_browser()
     misses.hand_over(session.config)
+    # pytest looks five times for objects that raise when they go, each time through all there are.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -5,10 +5,6 @@ all tests again: 15 to 25 CPU seconds for each worker of this project, and as mu
 import, every collected test and all bytecode in place, so there may be as many workers as it takes to get a share of a
 busy machine. Where processes cannot be forked safely (macOS, Windows), the same option starts pytest-xdist.
 
-Each worker is bound to one processor. A test that asks a server in another thread of its process costs a third less CPU
-time so: its threads run one at a time anyway, and waking one on another processor is what takes the time. Two workers
-on each processor make up for the waits. `deep` lets the system choose, as it does for users.
-
 A worker is handed runs of neighbouring tests, large ones first, so that the tests of a module stay together. It tells
 what became of each test; only this process reports. A worker that dies fails the test that it ran, and is replaced.
 With `--pdb`, `--trace`, `--setup-show` and `-s`, which need the terminal, everything runs in this process.
@@ -19,7 +15,7 @@ import selectors
 import signal
 import sys
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -88,8 +84,6 @@ class _Worker:
     """A `Connection`; it has another class on Windows."""
     place: mmap
     """Memory of both processes: where the worker is."""
-    processor: int | None
-    """The only one that it runs on, if it is bound."""
     reported: int | None = None
     """The test that was reported to its end last."""
     queue: deque[int] = field(default_factory=deque[int])
@@ -110,13 +104,12 @@ class _Worker:
 class Forking:
     """The plugin that runs the collected tests in forked workers."""
 
-    def __init__(self, workers: int | None, prepare: Callable[[], None] = lambda: None, *, bound: bool = True) -> None:
+    def __init__(self, workers: int | None, prepare: Callable[[], None] = lambda: None) -> None:
         """Run the tests in so many processes, None for as many as are usual when they start.
 
-        `prepare` does once, before they are forked, what each would do. `bound` ones run on one processor each.
+        `prepare` does once, before they are forked, what each would do.
         """
         self._asked = workers
-        self._bound = bound
         self._wanted = 0
         self._prepare = prepare
         self._selector = selectors.DefaultSelector()
@@ -166,7 +159,6 @@ class Forking:
         """Start a worker and hand it its first tests."""
         here, there = Pipe()
         place = new_place()
-        processor = self._freest() if self._bound else None
         sys.stdout.flush()
         sys.stderr.flush()
         number, self._numbers = self._numbers, self._numbers + 1
@@ -177,20 +169,12 @@ class Forking:
             for other in self._running.values():
                 other.pipe.close()
                 os.close(other.alive)
-            if processor is not None:
-                with suppress(OSError):  # it was taken away meanwhile
-                    os.sched_setaffinity(0, {processor})
             work(session, number, there, place)  # does not return
         there.close()
-        worker = self._running[pid] = _Worker(pid, os.pidfd_open(pid), here, place, processor)
+        worker = self._running[pid] = _Worker(pid, os.pidfd_open(pid), here, place)
         for end in (worker.pipe, worker.alive):
             self._selector.register(end, selectors.EVENT_READ)
         self._hand_out(worker)
-
-    def _freest(self) -> int:
-        """Return the processor that the fewest workers are bound to."""
-        workers = Counter(worker.processor for worker in self._running.values())
-        return min(sorted(os.sched_getaffinity(0)), key=workers.__getitem__)
 
     def _hand_out(self, worker: _Worker) -> None:
         """Give a worker more to run, or tell it that nothing is left."""

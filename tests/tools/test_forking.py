@@ -10,8 +10,6 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -189,34 +187,6 @@ def test_fixtures_of_a_module_are_kept_between_its_tests(project: Project, tmp_p
     assert sorted(made) == sorted(gone)
     assert len(set(made)) == len(made)  # no two workers have one folder
     assert 2 <= len(made) < 60
-
-
-def test_each_worker_has_one_processor(project: Project, tmp_path: Path) -> None:
-    """Whatever processors the run may use; its first process keeps them all."""
-    module = """
-        import os
-        import pytest
-
-        @pytest.mark.parametrize("number", range(30))
-        def test_where(number):
-            with open("log", "a") as file:
-                file.write(f"{len(os.sched_getaffinity(0))}\\n")
-    """
-    assert counts(ended(project("--workers", "2", where=module))) == {"passed": 30}
-    assert (tmp_path / "log").read_text().split() == ["1"] * 30
-
-
-def test_workers_are_spread_over_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next one is bound where the fewest are, also after one has died."""
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 0, 5})
-    running: dict[int, Any] = {}
-    forked = forking.Forking(6)
-    monkeypatch.setattr(forked, "_running", running)
-    for pid in range(6):
-        running[pid] = SimpleNamespace(processor=vars(forking.Forking)["_freest"](forked))
-    assert [worker.processor for worker in running.values()] == [0, 3, 5, 0, 3, 5]
-    del running[4]
-    assert vars(forking.Forking)["_freest"](forked) == 3
 
 
 def test_a_worker_that_dies_fails_its_test_only(project: Project, tmp_path: Path) -> None:
