@@ -3,7 +3,7 @@
 BIN := .venv/bin
 LINT = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache
 TYPES = $(BIN)/pyrefly check --output-format min-text
-# Three at a time, unless whoever called make has said how many.
+# Three at a time, unless a jobserver of `make -j` is there.
 JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j3)
 UV = $$(command -v uv || echo $(BIN)/uv)
 

@@ -201,9 +201,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if module is not None:
         module.stop_browser()
     misses.hand_over(session.config)
-    # pytest looks five times for objects that raise when they go, each time through all there are.
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -35,8 +35,8 @@ def scaled(test: Any, profile: str = PROFILE) -> None:
     if not isinstance(own, settings) or getattr(test, "examples_scaled", False):
         return
     if own.max_examples != PROFILES[profile].max_examples:
-        share = PROFILES[profile].max_examples / _USUAL
-        setattr(test, _KEPT, settings(own, max_examples=max(1, round(own.max_examples * share))))
+        ratio = PROFILES[profile].max_examples / _USUAL
+        setattr(test, _KEPT, settings(own, max_examples=max(1, round(own.max_examples * ratio))))
     test.examples_scaled = True
 
 

@@ -153,9 +153,13 @@ def work(session: pytest.Session, number: int, pipe: Any, place: mmap) -> None:
 def _finish(session: pytest.Session) -> list[str]:
     """End fixtures, then what plugins have, each whatever became of the one before; return what failed."""
     errors: list[str] = []
+    # With it go the folders of a worker whose tests have all passed.
+    status = pytest.ExitCode.TESTS_FAILED if session.testsfailed else pytest.ExitCode.OK
     for step in (
         lambda: vars(session)["_setupstate"].teardown_exact(None),  # before a plugin stops what fixtures use
-        lambda: session.config.hook.pytest_sessionfinish(session=session, exitstatus=pytest.ExitCode.OK),
+        lambda: session.config.hook.pytest_sessionfinish(
+            session=session, exitstatus=status
+        ),  # folders of passed tests go
         lambda: vars(pytest.Config)["_ensure_unconfigure"](session.config),
     ):
         try:

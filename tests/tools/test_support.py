@@ -214,6 +214,9 @@ def test_texts_are_split_at_every_place(text: str) -> None:
     if len(text) > 100:
         alone = {len(way[0]) for way in ways["ci"] if len(way) == 2}
         assert len(text) / 6 < len(alone) < len(text) / 4
+        some = {len(way[0]) for way in text_splits(text, "ci", alone=20) if len(way) == 2}
+        assert some == {*range(min(some), len(text), 20)}
+        assert min(some) <= 20
 
 
 def test_some_places_begin_where_the_key_says() -> None:

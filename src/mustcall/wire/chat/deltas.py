@@ -1,6 +1,6 @@
 """The words of a chunk's delta in both directions: read as the wire has them or as odd servers write them, and written.
 
-Beside the grammar (`shape`), no other module names the fields that hold text.
+Beside the grammar (`shape`), no other module of the stream's codec names the fields that hold text.
 """
 
 from collections.abc import Iterator
