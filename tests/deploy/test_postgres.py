@@ -25,3 +25,23 @@ def test_a_wrong_folder_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setenv("MUSTCALL_TEST_POSTGRES", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"no initdb there; name the folder of the server's programs"):
         PostgresServer(tmp_path)
+
+
+def test_a_lent_database_comes_back_empty() -> None:
+    """Whatever a test made in it is gone, and whoever still asks it is sent away; the next test gets the same one."""
+    server = postgres_server()
+    with server.lend_database() as url:
+        left = psycopg.connect(url, autocommit=True)
+        left.execute("CREATE TABLE a (x int)")
+        left.execute('CREATE SCHEMA "it\'s"')
+        left.execute('CREATE TABLE "it\'s".b (x int)')
+        left.execute("SELECT pg_advisory_lock(1)")
+    with pytest.raises(psycopg.OperationalError):
+        left.execute("SELECT 1")
+    left.close()
+    with server.lend_database() as again, psycopg.connect(again) as connection:
+        assert again == url
+        tables = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname !~ '^pg_|^information_schema'")
+        assert tables.fetchone() == (0,)
+        assert connection.execute("SELECT pg_try_advisory_lock(1)").fetchone() == (True,)
+        connection.execute("CREATE TABLE a (x int)")

@@ -11,6 +11,7 @@ import tempfile
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -210,6 +211,59 @@ async def test_what_its_caller_gave_up_is_not_written(tmp_path: Path) -> None:
             except LedgerUnavailable:  # a slow machine
                 continue
         assert [run.id for run in await ledger.runs()] == ["stays"]
+
+
+class FakeTime:
+    """A clock that only sleeping moves."""
+
+    def __init__(self, waited: list[float]) -> None:
+        self._waited = waited
+
+    def monotonic(self) -> float:
+        """Return what was slept."""
+        return sum(self._waited)
+
+    def sleep(self, seconds: float) -> None:
+        """Return at once."""
+        self._waited.append(seconds)
+
+
+class _Locked(sqlite3.Connection):
+    """A connection that is told a few times that another one is switching the journal."""
+
+    left = 3
+
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        if "journal_mode" in sql and _Locked.left:
+            _Locked.left -= 1
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+            raise error
+        return super().execute(sql, *parameters)
+
+
+async def test_two_that_make_it_at_once_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite refuses one of two that switch the journal of a new file at once; the ledger opens nevertheless."""
+    connect = sqlite3.connect
+    monkeypatch.setattr(_Locked, "left", 3)
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **kwargs: connect(*args, **kwargs, factory=_Locked))
+    async with open_ledger(tmp_path / "l.db") as ledger:
+        assert _Locked.left == 0
+        assert not await ledger.store.problems()
+    monkeypatch.undo()
+    with closing(sqlite3.connect(tmp_path / "l.db")) as made:
+        assert made.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+async def test_a_file_that_stays_locked_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not asked for ever."""
+    connect, waited = sqlite3.connect, []
+    monkeypatch.setattr(_Locked, "left", 10**9)
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **kwargs: connect(*args, **kwargs, factory=_Locked))
+    monkeypatch.setattr("mustcall.ledger.stores.sqlite.time", FakeTime(waited))
+    with pytest.raises(LedgerUnavailable, match="another process has held the ledger"):
+        await open_ledger(tmp_path / "l.db").open()
+    assert 4 < sum(waited) < 6
 
 
 async def test_two_that_open_it_at_once_open_it_once(tmp_path: Path) -> None:

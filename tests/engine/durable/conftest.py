@@ -1,15 +1,15 @@
 """One suite for both stores: every test that asks for `place` runs on a file and on a real PostgreSQL."""
 
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from support.postgres import postgres_server
+from support.postgres import place_for
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
     """Where a new ledger can be made."""
-    if request.param == "sqlite":
-        return str(tmp_path / "ledger.db")
-    return postgres_server().new_database()
+    with place_for(request.param, tmp_path) as given:
+        yield given

@@ -10,6 +10,7 @@ import contextlib
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -39,8 +40,10 @@ _READERS = 2
 _BUSY = 10.0
 _CLOSE_SECONDS = 10.0
 
+#: Seconds between two attempts to switch a file's journal: SQLite does not wait there.
+_AGAIN = 0.005
+_JOURNAL = "PRAGMA journal_mode=WAL"
 _SETTINGS = (
-    "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
     "PRAGMA fullfsync=ON",  # macOS: an fsync that reaches the disk
     "PRAGMA checkpoint_fullfsync=ON",
@@ -161,6 +164,7 @@ class SqliteStore:
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
         try:
+            _switch_journal(connection)
             for setting in _SETTINGS:
                 connection.execute(setting)
         except BaseException:
@@ -322,6 +326,23 @@ class SqliteStore:
                 return LedgerUnavailable(f"another process has held the ledger for over {_BUSY:g} s at {said}")
             case _:
                 return LedgerUnavailable(f"the ledger failed at {said}")
+
+
+def _switch_journal(connection: sqlite3.Connection) -> None:
+    """Have the file keep a write-ahead log, as soon as no other connection is switching it, too.
+
+    Of two that make a file at once, one is told at once that it is locked, whatever time it gave the connection.
+    """
+    until = time.monotonic() + _BUSY / 2  # where it does wait, it has waited for longer
+    while True:
+        try:
+            connection.execute(_JOURNAL)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+            time.sleep(_AGAIN)
+        else:
+            return
 
 
 def _run(connection: sqlite3.Connection, program: Program[T]) -> T:
