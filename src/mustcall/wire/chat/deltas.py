@@ -3,16 +3,17 @@
 Beside the grammar (`shape`), no other module of the stream's codec names the fields that hold text.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Reasoning, Refusal, Text
+from mustcall.core.streams.events import Event, PartReasoningDelta, PartTextDelta
 from mustcall.wire.chat.parts import thinking_text
 from mustcall.wire.chat.shape import ChatDelta
 from mustcall.wire.reading import ShapeError, as_list, maybe_object, opt_list, opt_str
 
-__all__ = ["BEGIN", "FIRST", "Spoken", "odd_words_in", "words_in"]
+__all__ = ["FIRST", "REFUSAL", "TEXT", "THOUGHT", "Spoken", "odd_words_in", "read_words", "says_words"]
 
 #: What a delta can hold text of.
 Spoken = type[Text | Refusal | Reasoning]
@@ -20,21 +21,29 @@ Spoken = type[Text | Refusal | Reasoning]
 #: The delta that begins a reply.
 FIRST: JsonObject = {"role": "assistant", "content": ""}
 #: How a delta of nothing but text begins: the text itself follows, and a brace.
-BEGIN: dict[Spoken, bytes] = {Text: b'{"content":', Refusal: b'{"refusal":', Reasoning: b'{"reasoning_content":'}
+TEXT, REFUSAL, THOUGHT = b'{"content":', b'{"refusal":', b'{"reasoning_content":'
 
 
-def words_in(delta: ChatDelta) -> list[tuple[Spoken, str, str]]:
-    """Return what a delta says, in its order: what each text is of, the name of its field, and the text."""
-    said: list[tuple[Spoken, str, str]] = []
-    if delta.reasoning_content:
-        said.append((Reasoning, "reasoning_content", delta.reasoning_content))
-    elif delta.reasoning:
-        said.append((Reasoning, "reasoning", delta.reasoning))
+def read_words(delta: ChatDelta, place: Callable[[Spoken, list[Event]], int], out: list[Event]) -> str:
+    """Add what a delta says, in its order; return the field that held reasoning, empty if there was none.
+
+    `place` gives the index of the part that the text belongs to, and begins it if need be.
+    """
+    field = ""
+    thinking = delta.reasoning_content or delta.reasoning
+    if thinking:
+        field = "reasoning_content" if delta.reasoning_content else "reasoning"
+        out.append(PartReasoningDelta(place(Reasoning, out), thinking))
     if delta.content:
-        said.append((Text, "content", delta.content))
+        out.append(PartTextDelta(place(Text, out), delta.content))
     if delta.refusal:
-        said.append((Refusal, "refusal", delta.refusal))
-    return said
+        out.append(PartTextDelta(place(Refusal, out), delta.refusal))
+    return field
+
+
+def says_words(delta: ChatDelta) -> bool:
+    """Tell whether a delta says anything."""
+    return bool(delta.content or delta.refusal or delta.reasoning or delta.reasoning_content)
 
 
 def odd_words_in(delta: JsonObject) -> Iterator[ChatDelta]:

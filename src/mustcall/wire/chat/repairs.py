@@ -8,7 +8,7 @@ before a value that cannot be read is not lost.
 from collections.abc import Iterator
 
 from mustcall.core.origin import JsonObject
-from mustcall.wire.chat.deltas import odd_words_in, words_in
+from mustcall.wire.chat.deltas import odd_words_in, says_words
 from mustcall.wire.chat.parts import EXTRA_CONTENT, arguments_text
 from mustcall.wire.chat.shape import CallDelta, CallPiece, ChatChunk, ChatDelta, ChoiceDelta, is_failure
 from mustcall.wire.codec import WireDeviation
@@ -90,7 +90,7 @@ class ChunkOrder:
             if delta.role != "assistant":
                 return "no role"
         calls = delta.tool_calls or ()
-        if progress.finished and (calls or words_in(delta)):
+        if progress.finished and (calls or says_words(delta)):
             return "after finish"
         if choice.finish_reason is not None:
             progress.finished = True

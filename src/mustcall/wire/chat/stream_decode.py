@@ -22,14 +22,13 @@ from mustcall.core.streams.events import (
     Failed,
     Finished,
     PartEnded,
-    PartReasoningDelta,
     PartStarted,
     PartTextDelta,
     Started,
     StateDelta,
     UsageUpdated,
 )
-from mustcall.wire.chat.deltas import Spoken, words_in
+from mustcall.wire.chat.deltas import Spoken, read_words
 from mustcall.wire.chat.parts import EXTRA_CONTENT, call_state, reasoning_state
 from mustcall.wire.chat.repairs import ChunkOrder, mended
 from mustcall.wire.chat.reply import decode_finish, decode_usage, label
@@ -181,7 +180,8 @@ class ChatStreamDecoder:
             out.append(Failed(ErrorInfo(message=message, status=502, code="upstream_garbage")))
 
     def _chunk(self, chunk: ChatChunk, data: bytes, out: list[Event]) -> None:
-        self._start(chunk.id, chunk.model or "", out)
+        if not self._started:  # asked here because this is done for each chunk
+            self._start(chunk.id, chunk.model or "", out)
         for choice in chunk.choices:
             if not choice.index:
                 self._choice(choice, out)
@@ -258,13 +258,9 @@ class ChatStreamDecoder:
         if delta.reasoning_details:
             self._ensure(Reasoning, out)
             self._details += delta.reasoning_details
-        for kind, field, text in words_in(delta):
-            index = self._ensure(kind, out)
-            if kind is Reasoning:
-                self._field = field
-                out.append(PartReasoningDelta(index, text))
-            else:
-                out.append(PartTextDelta(index, text))
+        field = read_words(delta, self._ensure, out)
+        if field:
+            self._field = field
         for call in delta.tool_calls or ():
             self._call_delta(call, out)
         if choice.finish_reason is not None:

@@ -28,7 +28,7 @@ from mustcall.core.streams.events import (
     StateDelta,
     UsageUpdated,
 )
-from mustcall.wire.chat.deltas import BEGIN, FIRST
+from mustcall.wire.chat.deltas import FIRST, REFUSAL, TEXT, THOUGHT
 from mustcall.wire.chat.reply import caller_name, encode_finish, encode_usage, note_dropped, reasoning_fields
 from mustcall.wire.codec import ReplyStamp
 from mustcall.wire.openai_errors import encode_error_body
@@ -180,7 +180,7 @@ class ChatStreamEncoder:
         if not text:
             return b""
         self._sent[index] = self._sent.get(index, 0) + len(text)
-        begin = BEGIN[Refusal if isinstance(self._parts.get(index), Refusal) else Text]
+        begin = REFUSAL if isinstance(self._parts.get(index), Refusal) else TEXT
         return b"%b%b%b}%b" % (self._head, begin, _dump(text), self._TAIL)
 
     def _arguments(self, index: int, text: str) -> bytes:
@@ -206,7 +206,7 @@ class ChatStreamEncoder:
         last, self._thought = self._thought, (index, summary)
         if last is not None and last != self._thought:
             text = f"\n\n{text}"
-        return b"%b%b%b}%b" % (self._head, BEGIN[Reasoning], _dump(text), self._TAIL)
+        return b"%b%b%b}%b" % (self._head, THOUGHT, _dump(text), self._TAIL)
 
     def _state(self, index: int, state: OpaqueState) -> bytes:
         """Send state once; a chat client gets it as an entry of `reasoning_details`."""
