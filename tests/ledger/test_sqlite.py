@@ -263,7 +263,7 @@ async def test_a_file_that_stays_locked_is_given_up(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("mustcall.ledger.stores.sqlite.time", FakeTime(waited))
     with pytest.raises(LedgerUnavailable, match="another process has held the ledger"):
         await open_ledger(tmp_path / "l.db").open()
-    assert 4 < sum(waited) < 6
+    assert 8 < sum(waited) < 10
 
 
 async def test_two_that_open_it_at_once_open_it_once(tmp_path: Path) -> None:

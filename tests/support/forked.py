@@ -150,16 +150,18 @@ def work(session: pytest.Session, number: int, pipe: Any, place: mmap) -> None:
     os._exit(status)
 
 
+def _status(session: pytest.Session, errors: list[str]) -> pytest.ExitCode:
+    """Tell plugins whether all of this worker's tests have passed: then their folders go."""
+    bad = session.testsfailed or session.shouldstop or errors
+    return pytest.ExitCode.TESTS_FAILED if bad else pytest.ExitCode.OK
+
+
 def _finish(session: pytest.Session) -> list[str]:
     """End fixtures, then what plugins have, each whatever became of the one before; return what failed."""
     errors: list[str] = []
-    # With it go the folders of a worker whose tests have all passed.
-    status = pytest.ExitCode.TESTS_FAILED if session.testsfailed else pytest.ExitCode.OK
     for step in (
         lambda: vars(session)["_setupstate"].teardown_exact(None),  # before a plugin stops what fixtures use
-        lambda: session.config.hook.pytest_sessionfinish(
-            session=session, exitstatus=status
-        ),  # folders of passed tests go
+        lambda: session.config.hook.pytest_sessionfinish(session=session, exitstatus=_status(session, errors)),
         lambda: vars(pytest.Config)["_ensure_unconfigure"](session.config),
     ):
         try:

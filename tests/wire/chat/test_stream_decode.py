@@ -8,7 +8,17 @@ import pytest
 from mustcall.core.parts import CallKind, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Usage
 from mustcall.core.streams.assembler import Assembler
-from mustcall.core.streams.events import Ended, Event, Failed, Finished, PartEnded, PartStarted, Started, UsageUpdated
+from mustcall.core.streams.events import (
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    PartEnded,
+    PartStarted,
+    Started,
+    StateDelta,
+    UsageUpdated,
+)
 
 Read = Callable[..., list[Event]]
 Assemble = Callable[[list[Event]], Assembler]
@@ -206,6 +216,19 @@ def test_order_of_events(chunks: list[Any], sse_of: Write, read_stream: Read) ->
     started = [event.index for event in events if isinstance(event, PartStarted)]
     assert started == list(range(len(started)))
     assert sorted(event.index for event in events if isinstance(event, PartEnded)) == started
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize("words", ["content", "refusal"])
+def test_a_thought_beside_words_goes_back_in_its_field(
+    field: str, words: str, sse_of: Write, read_stream: Read
+) -> None:
+    """Rule 124: the field that held a thought is known when the words of the same delta end it, each time anew."""
+    other = {"reasoning": "reasoning_content", "reasoning_content": "reasoning"}[field]
+    deltas = [_delta(**{name: "hm", words: "so"}) for name in (field, other, field)]
+    events = read_stream(sse_of(*deltas, _finish(), b"[DONE]"))
+    states = [event.state.data for event in events if isinstance(event, StateDelta)]
+    assert states == [{"field": field}, {"field": other}, {"field": field}]
 
 
 def test_parts_in_order(sse_of: Write, read_stream: Read, assemble: Assemble, bare: Bare) -> None:

@@ -333,7 +333,7 @@ def _switch_journal(connection: sqlite3.Connection) -> None:
 
     Of two that make a file at once, one is told at once that it is locked, whatever time it gave the connection.
     """
-    until = time.monotonic() + _BUSY / 2  # where it does wait, it has waited for longer
+    until = time.monotonic() + 0.9 * _BUSY  # where it does wait, it has waited for longer
     while True:
         try:
             connection.execute(_JOURNAL)

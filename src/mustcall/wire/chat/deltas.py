@@ -3,8 +3,8 @@
 Beside the grammar (`shape`), no other module of the stream's codec names the fields that hold text.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import Reasoning, Refusal, Text
@@ -24,21 +24,24 @@ FIRST: JsonObject = {"role": "assistant", "content": ""}
 TEXT, REFUSAL, THOUGHT = b'{"content":', b'{"refusal":', b'{"reasoning_content":'
 
 
-def read_words(delta: ChatDelta, place: Callable[[Spoken, list[Event]], int], out: list[Event]) -> str:
-    """Add what a delta says, in its order; return the field that held reasoning, empty if there was none.
+class Placing(Protocol):
+    """Gives the index of the part that a text belongs to, and begins it if need be."""
 
-    `place` gives the index of the part that the text belongs to, and begins it if need be.
-    """
-    field = ""
+    def __call__(self, kind: Spoken, out: list[Event], field: str = "", /) -> int:
+        """Take what the text is of, and the field that held it where that may differ."""
+        ...
+
+
+def read_words(delta: ChatDelta, place: Placing, out: list[Event]) -> None:
+    """Add what a delta says, in its order."""
     thinking = delta.reasoning_content or delta.reasoning
     if thinking:
         field = "reasoning_content" if delta.reasoning_content else "reasoning"
-        out.append(PartReasoningDelta(place(Reasoning, out), thinking))
+        out.append(PartReasoningDelta(place(Reasoning, out, field), thinking))
     if delta.content:
         out.append(PartTextDelta(place(Text, out), delta.content))
     if delta.refusal:
         out.append(PartTextDelta(place(Refusal, out), delta.refusal))
-    return field
 
 
 def says_words(delta: ChatDelta) -> bool:

@@ -258,17 +258,20 @@ class ChatStreamDecoder:
         if delta.reasoning_details:
             self._ensure(Reasoning, out)
             self._details += delta.reasoning_details
-        field = read_words(delta, self._ensure, out)
-        if field:
-            self._field = field
+        read_words(delta, self._ensure, out)
         for call in delta.tool_calls or ():
             self._call_delta(call, out)
         if choice.finish_reason is not None:
             self._finish = True
             self._reported = choice.finish_reason
 
-    def _ensure(self, kind: Spoken, out: list[Event]) -> int:
-        """Return the index of the open part of this kind, opening one if another kind was open."""
+    def _ensure(self, kind: Spoken, out: list[Event], field: str = "") -> int:
+        """Return the index of the open part of this kind, opening one if another kind was open.
+
+        `field` is the one that held reasoning, which goes back under that name.
+        """
+        if field:
+            self._field = field
         if self._open is not None:
             if self._open[0] is kind:
                 return self._open[1]
