@@ -340,7 +340,7 @@ def test_a_tool_without_a_schema_takes_any_object() -> None:
     [{"type": "str"}, {"properties": {"a": {"$ref": "http://127.0.0.1:9/x"}}}, {"$ref": "#/nope"}, {"properties": []}],
 )
 def test_a_bad_schema_is_reported_and_fails_nothing(schema: JsonObject) -> None:
-    """Rule 130: with a schema nobody can compile, arguments have to be an object, no more."""
+    """Rule 130: of a schema with faults the rest is checked; where nothing is left, that they are an object."""
     assert check('{"a": 1}', schema) == Checked(arguments='{"a": 1}', unchecked=True)
     assert not check("[1]", schema).valid
     assert check('{"a', schema).truncated
@@ -433,8 +433,10 @@ def test_every_text_is_delivered_valid_or_refused_unchanged(text: str, schema: J
         return
     assert isinstance(json.loads(checked.arguments), dict)
     assert (checked.arguments == text) or checked.changes
-    validator = validator_for(object_schema(schema)) if schema is not None else None
-    assert validator is None or validator.is_valid(json.loads(checked.arguments))
+    checker = None if schema is None else validator_for(schema)
+    if checker is not None:  # its schema is the one without faults
+        validator = validator_for(object_schema(checker.schema))
+        assert validator is None or validator.is_valid(json.loads(checked.arguments))
 
 
 @given(json_values.map(json.dumps))
@@ -478,3 +480,37 @@ def test_what_is_read_easily_is_read_right(text: str) -> None:
         value = read_plain(one)
         if value is not None:
             assert [document.value for document in read_documents(one)] == [value]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"p": {"pattern": "("}}, "required": ["p"]}}},
+        {"allOf": [{"required": ["p"]}], "properties": {"p": {"type": "any"}}},
+        {"minProperties": 1, "properties": {"p": {"type": "any"}}},
+        {"properties": {"p": {"type": "any"}}},
+        {"anyOf": [{"required": ["p"]}], "properties": {"p": {"enum": ["x" * 100 + str(n) for n in range(1_500)]}}},
+    ],
+)
+@pytest.mark.parametrize("written", ["", "null", " ", '""'])
+def test_empty_arguments_are_no_object_where_not_all_can_be_checked(schema: JsonObject, written: str) -> None:
+    """Rule 107: `{}` is not invented where nobody can say that nothing is required."""
+    assert not check(written, schema).valid
+
+
+def test_a_faulty_part_leaves_the_rest_of_the_checks() -> None:
+    """Rules 130, 131: what fits the rest is delivered and reported, coerced as usual, or refused."""
+    schema: JsonObject = {
+        "type": "object",
+        "properties": {"at": {"type": "any"}, "days": {"type": "integer"}},
+        "required": ["days"],
+        "additionalProperties": False,
+    }
+    assert check('{"days": 2, "at": [1]}', schema) == Checked(arguments='{"days": 2, "at": [1]}', unchecked=True)
+    mended = check('{"days": "2"}', schema)
+    assert (mended.arguments, mended.unchecked) == ('{"days":2}', True)
+    assert not check('{"days": "x"}', schema).valid
+    assert not check("{}", schema).valid
+    salvage = check('{"days": 2, "zz": 1}', schema).salvage
+    assert salvage is not None
+    assert (salvage.arguments, salvage.unchecked) == ('{"days":2}', True)

@@ -13,7 +13,7 @@ import pytest
 from mustcall.core.memo import Caches, owned
 from mustcall.core.origin import JsonObject
 from mustcall.policy.schema import checker, misfits, workload
-from mustcall.policy.schema.checker import LARGEST_SCHEMA, fits, problems_in, schema_fault, validator_for
+from mustcall.policy.schema.checker import LARGEST_SCHEMA, checks_all, fits, problems_in, schema_fault, validator_for
 from mustcall.policy.schema.problems import Problem
 from mustcall.policy.schema.workload import MOST_STEPS, Uncountable, effort_of, places_in
 from support.examples import PROFILE
@@ -311,6 +311,7 @@ def test_the_branch_that_was_meant_is_told(value: Any, path: str, expected: str)
             "string",
         ),
         ({"properties": {"a/b c": {"anyOf": [{"items": {"type": "string"}}]}}}, {"a/b c": [1]}, "a/b c[0]", "string"),
+        ({"properties": {"a": {"minimum": 0, "exclusiveMinimum": True}}}, {"a": 0}, "a", "more than 0"),
         ({"contains": {"type": "string"}}, [1], "", "what the schema says under contains"),
         ({"propertyNames": {"pattern": "^b"}}, {"a": 1}, "", "what the schema says under propertyNames"),
         ({"not": {"type": "string"}}, "x", "", "what the schema says under not"),
@@ -365,3 +366,51 @@ def test_what_is_kept_of_a_schema_holds_nobody_who_asked() -> None:
         asked = ask()
         gc.collect()
         assert asked() is None
+
+
+#: Faults that tools have, each beside a field that can be checked; where the fault is.
+FAULTS: list[tuple[JsonObject, tuple[str | int, ...]]] = [
+    ({"pattern": r"^[\w-.]+$"}, ("properties", "odd", "pattern")),
+    ({"pattern": "^a{,3}$", "maxLength": 3}, ("properties", "odd", "pattern")),
+    ({"type": "any"}, ("properties", "odd", "type")),
+    ({"type": "string", "required": True}, ("properties", "odd", "required")),
+    ({"type": "string", "minLength": "1"}, ("properties", "odd", "minLength")),
+    ({"$ref": "#/$defs/nowhere"}, ()),
+    ({"$ref": "https://example.com/schema.json"}, ()),
+]
+
+
+@pytest.mark.parametrize(("odd", "place"), FAULTS)
+def test_the_rest_of_a_faulty_schema_is_checked(odd: JsonObject, place: tuple[str | int, ...]) -> None:
+    """Rule 130: one faulty keyword switches off its own check, and no other."""
+    schema: JsonObject = {
+        "type": "object",
+        "properties": {"odd": odd, "city": {"type": "string"}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    assert schema_fault(schema) == place
+    assert not checks_all(schema)
+    assert problems_in(schema, {"city": "Oslo", "odd": "a"}) == ()
+    assert problems_in(schema, {"city": 5}) == (Problem("city", "string"),)
+    assert problems_in(schema, {"city": "Oslo", "zz": 1}) == (Problem("", "no fields but odd, city"),)
+    assert problems_in(schema, {}) == (Problem("city", "string, required"),)
+
+
+@pytest.mark.parametrize("limit", [{}, {"exclusiveMinimum": True, "minimum": 0}])
+def test_an_array_in_items_is_checked_as_older_drafts_have_it(limit: JsonObject) -> None:
+    """Rule 130: an upstream would refuse it, so that it counts as a fault; values are held against all of it."""
+    number = {"type": "number", **limit}
+    schema: JsonObject = {"type": "object", "properties": {"at": {"type": "array", "items": [number, number]}}}
+    assert schema_fault(schema) is not None
+    assert checks_all(schema)
+    assert problems_in(schema, {"at": [1, 2]}) == ()
+    assert problems_in(schema, {"at": [1, "x"]}) == (Problem("at[1]", "number"),)
+
+
+@pytest.mark.parametrize("schema", [{"type": 5}, {"properties": 5}, {"anyOf": "x", "type": "object"}])
+def test_a_root_fault_leaves_what_can_be_read(schema: JsonObject) -> None:
+    """Rule 130: a fault at the top takes its keyword with it and raises nothing."""
+    assert schema_fault(schema) is not None
+    assert not checks_all(schema)
+    assert problems_in(schema, {}) == ()

@@ -10,6 +10,7 @@ from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.history.odd_names import odd_tools
 from mustcall.policy.reply.gate import EVERY
+from mustcall.policy.schema.validation import schema_fault, validator_for
 from mustcall.policy.turn.state import TurnState
 from mustcall.upstream.endpoint import Endpoint
 
@@ -35,7 +36,15 @@ def trusts(turn_state: TurnState, request: Request, *, readable: bool) -> Mappin
 
 
 def _schemas_of(tools: tuple[Tool | ProviderTool, ...]) -> Mapping[str, JsonObject | None]:
-    return {one.name: one.parameters for one in functions_of(tools)}
+    return {one.name: _certain(one.parameters) for one in functions_of(tools)}
+
+
+def _certain(schema: JsonObject | None) -> JsonObject | None:
+    """Return what of a schema arguments are checked by: faulty parts of it refuse nothing."""
+    if schema is None or schema_fault(schema) is None:
+        return schema
+    checker = validator_for(schema)
+    return None if checker is None else checker.schema
 
 
 _schemas = Remembered(_schemas_of)

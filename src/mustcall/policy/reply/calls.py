@@ -21,9 +21,10 @@ from mustcall.policy.schema.arguments import Checked, check_arguments, describe_
 from mustcall.policy.schema.repairs import KINDS
 from mustcall.wire.crossing.offer import custom_input
 
-__all__ = ["ONE_AT_A_TIME", "Calls"]
+__all__ = ["ONE_AT_A_TIME", "UNCHECKED", "Calls"]
 
 ONE_AT_A_TIME = "one call at a time was asked for"
+UNCHECKED = "not all of its schema could be checked"
 
 _Tools = tuple[Tool | ProviderTool, ...]
 _Named = dict[tuple[str | None, str], Tool]
@@ -89,7 +90,7 @@ class Calls:
             self.salvaged = True
             checked = checked.salvage
         if checked.unchecked:
-            self.note(AdaptationKind.REPORTED, tool.name, "its schema cannot be checked by")
+            self.note(AdaptationKind.REPORTED, tool.name, UNCHECKED)
         meant = call
         if reading or call.kind is not tool.kind or checked.arguments != call.arguments_json:
             meant = call.evolve(

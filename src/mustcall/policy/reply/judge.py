@@ -18,7 +18,7 @@ from mustcall.policy.facts.controls import OnUnmet
 from mustcall.policy.facts.profile import Protocol
 from mustcall.policy.history.odd_names import names_odd_tool, odd_tools
 from mustcall.policy.reply.announced_calls import announces_call
-from mustcall.policy.reply.calls import ONE_AT_A_TIME, Calls
+from mustcall.policy.reply.calls import ONE_AT_A_TIME, UNCHECKED, Calls
 from mustcall.policy.reply.cut_prompt import is_starved
 from mustcall.policy.reply.judgement import Case, Judgement
 from mustcall.policy.reply.repeated_calls import loop_of, may_loop
@@ -49,6 +49,7 @@ _FORBIDDEN = "nothing may be called"
 #: Why a call is left out that a reply made beyond what it may.
 SURPLUS = frozenset({ONE_AT_A_TIME, _BESIDE_CALLS, _GIVEN_BEFORE, _FORBIDDEN})
 
+_UNCHECKED_ANSWER = Adaptation(AdaptationKind.REPORTED, "answer", UNCHECKED)
 #: How a text begins that is meant as JSON.
 _JSON_STARTS = ("{", "```")
 #: Words by which wires say that a reply ends with tool calls.
@@ -216,6 +217,8 @@ def _judge_answer_call(case: Case, reply: Reply, answers: list[ToolCall], notes:
     if read.problems:
         return Judgement(verdict=Verdict.BAD_ANSWER, reply=reply, problem=describe_problems(read.problems), notes=notes)
     kept = tuple(part for part in reply.parts if not isinstance(part, ToolCall | Text))
+    if read.unchecked:
+        notes = (*notes, _UNCHECKED_ANSWER)
     if any(isinstance(part, Text) and part.text.strip() for part in reply.parts):
         notes = (*notes, Adaptation(AdaptationKind.TEXT_DROPPED, "text", "it came beside the answer"))
     if len(answers) > 1:
@@ -426,6 +429,8 @@ def _judge_structured(case: Case, reply: Reply, notes: tuple[Adaptation, ...]) -
         if reply.finish is FinishReason.LENGTH and not (lenient and not _is_json(reply)):
             return Judgement(verdict=Verdict.TRUNCATED, reply=reply, notes=notes)
         return Judgement(verdict=Verdict.BAD_ANSWER, reply=reply, problem=describe_problems(read.problems), notes=notes)
+    if read.unchecked:
+        notes = (*notes, _UNCHECKED_ANSWER)
     if read.text != text:
         bare = Adaptation(AdaptationKind.PART_RESHAPED, "answer", "nothing but its JSON")
         others = tuple(part for part in reply.parts if not isinstance(part, Text))

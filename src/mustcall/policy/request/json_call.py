@@ -24,6 +24,7 @@ from mustcall.policy.schema.validation import (
     fits,
     problems_in,
     read_json,
+    schema_fault,
     validator_for,
     write_json,
 )
@@ -85,9 +86,14 @@ def _parameters(tool: Tool) -> JsonObject:
     if tool.kind is CallKind.CUSTOM:
         return _FREE_TEXT
     schema = tool.parameters
-    if schema is None or deeper_than(schema, MAX_DEPTH) or validator_for(schema) is None:
+    if schema is None or deeper_than(schema, MAX_DEPTH) or not _is_sound(schema):
         return {"type": "object"}
     return object_schema(schema)
+
+
+def _is_sound(schema: JsonObject) -> bool:
+    """Tell whether a schema can be sent to hold a reply to it: it has no fault, and can be checked by."""
+    return schema_fault(schema) is None and validator_for(schema) is not None
 
 
 def _closed(properties: JsonObject) -> JsonObject:

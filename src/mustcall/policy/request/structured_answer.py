@@ -27,7 +27,7 @@ from mustcall.policy.request.plan import Plan
 from mustcall.policy.schema.arguments import check_arguments
 from mustcall.policy.schema.subschemas import types_of
 from mustcall.policy.schema.tool_schemas import compile_schema
-from mustcall.policy.schema.validation import Problem
+from mustcall.policy.schema.validation import Problem, checks_all
 
 __all__ = [
     "AnswerRead",
@@ -173,6 +173,8 @@ class AnswerRead(msgspec.Struct, frozen=True):
     text: str
     problems: tuple[Problem, ...] = ()
     truncated: bool = False
+    #: Not all of the schema could be checked.
+    unchecked: bool = False
 
 
 def read_answer(output: OutputFormat, text: str, tools: Sequence[Tool], *, lenient: bool) -> AnswerRead:
@@ -184,15 +186,16 @@ def read_answer(output: OutputFormat, text: str, tools: Sequence[Tool], *, lenie
     if tools and read_calls(text, tools) is not None:
         return AnswerRead(text, (_AN_ENVELOPE,))
     schema = output.schema if output.kind is OutputKind.SCHEMA else None
+    unchecked = schema is not None and not checks_all(schema)
     if not lenient and not answer_problems(schema, text):
-        return AnswerRead(text)
+        return AnswerRead(text, unchecked=unchecked)
     bare = text.strip()
     fenced = _FENCED.match(bare)
     written = fenced[1] if fenced is not None else bare
     problems = answer_problems(schema, written)
     if not problems:
-        return AnswerRead(written)
+        return AnswerRead(written, unchecked=unchecked)
     if not lenient or schema is None or types_of(schema, schema) != frozenset({"object"}):
         return AnswerRead(text, problems)
     checked = check_arguments(Tool(name=_NAME, parameters=schema), written, null_is_absent=True)
-    return AnswerRead(checked.arguments, checked.problems, checked.truncated)
+    return AnswerRead(checked.arguments, checked.problems, checked.truncated, unchecked)

@@ -30,7 +30,6 @@ from mustcall.policy.schema.validation import (
     Unreadable,
     describe_problems,
     fits,
-    problems_in,
     read_documents,
     read_plain,
     validator_for,
@@ -61,7 +60,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool = False
     #: The text is no sound JSON.
     unreadable: bool = False
-    #: The tool's schema cannot be compiled: the arguments only had to be an object.
+    #: The tool's schema, or a part of it, cannot be checked by: the arguments had to be an object that fits the rest.
     unchecked: bool = False
     #: What a lossy repair would deliver, where one would make the arguments fit (rule 141 d).
     salvage: "Checked | None" = None
@@ -160,9 +159,9 @@ def _check_empty(schema: JsonObject | None, written: str) -> Checked:
     empty = Checked(arguments="{}", changes=(RepairMade("empty", "empty arguments read as {}"),))
     if schema is None:
         return empty
-    prepared = _prepare(object_schema(schema))
+    prepared = _prepare(schema)
     checked = _fit(_Subject(written, "{}", {}, empty.changes), prepared, null_is_absent=False)
-    if checked.unchecked and schema.get("required"):
+    if checked.unchecked:  # nobody can say that nothing is required
         return Checked(arguments=written, problems=(_NOT_OBJECT,), unchecked=True)
     return checked
 
@@ -210,18 +209,27 @@ class _Prepared(msgspec.Struct, frozen=True):
     schema: JsonObject
     validator: Any
     declared: JsonObject
+    #: Whether the schema, or a part of it, cannot be checked by.
+    partly: bool
 
     def takes(self, value: JsonObject) -> bool:
         """Tell whether an object with nothing below it fits as it is, and none of its keys can be a misspelt one."""
-        return self.validator is not None and value.keys() <= self.declared.keys() and fits(self.validator, value)
+        return not self.partly and value.keys() <= self.declared.keys() and fits(self.validator, value)
 
 
 def _prepare(schema: JsonObject) -> _Prepared:
-    return _Prepared(schema, validator_for(schema), as_object(schema.get("properties")) or {})
+    checker = validator_for(schema)
+    partly = checker is None or not checker.whole
+    if checker is not None and partly:
+        schema = checker.schema
+    whole = object_schema(schema)
+    if whole is not schema:
+        checker = validator_for(whole)
+    return _Prepared(whole, checker, as_object(whole.get("properties")) or {}, partly or checker is None)
 
 
 def _prepare_tool(tool: Tool) -> _Prepared | None:
-    return None if tool.parameters is None else _prepare(object_schema(tool.parameters))
+    return None if tool.parameters is None else _prepare(tool.parameters)
 
 
 def _weigh(prepared: _Prepared | None) -> int:
@@ -255,16 +263,17 @@ def _fit(subject: _Subject, prepared: _Prepared, *, null_is_absent: bool) -> Che
         return Checked(arguments=subject.text, changes=subject.changes, unchecked=True)
     value = subject.value
     valid = fits(validator, value)
-    delivered = Checked(arguments=subject.text, changes=subject.changes)
+    delivered = Checked(arguments=subject.text, changes=subject.changes, unchecked=prepared.partly)
     if valid and _is_plain(value, prepared.declared):
         return delivered
     mender = Mender(schema, null_is_absent=null_is_absent)
     mended = mender.mend(value, [schema], ())
     if mender.changes and fits(validator, mended):
-        return Checked(arguments=write_json(mended), changes=(*subject.changes, *mender.changes))
+        changes = (*subject.changes, *mender.changes)
+        return Checked(arguments=write_json(mended), changes=changes, unchecked=prepared.partly)
     if valid:
         return delivered
-    problems = problems_in(schema, mended) or (Problem("", "arguments that fit the schema"),)
+    problems = validator.problems(mended) or (Problem("", "arguments that fit the schema"),)
     return Checked(arguments=subject.written, problems=problems)
 
 
@@ -274,7 +283,8 @@ def _drop(subject: _Subject, prepared: _Prepared, *, null_is_absent: bool) -> Ch
     mended = mender.mend(subject.value, [prepared.schema], ())
     if not fits(prepared.validator, mended):
         return None
-    return Checked(arguments=write_json(mended), changes=(*subject.changes, *mender.changes))
+    changes = (*subject.changes, *mender.changes)
+    return Checked(arguments=write_json(mended), changes=changes, unchecked=prepared.partly)
 
 
 def _unwrapped(tool: Tool, subject: _Subject, declared: JsonObject) -> _Subject | None:

@@ -1,8 +1,9 @@
 """The one place where values are held against a schema: compiled once, never fetched for, with a bound on the work.
 
-A schema is compiled by `jsonschema-rs` (kept by its text, bounded). One that it refuses, that is larger than
-`LARGEST_SCHEMA` or whose work cannot be bounded (`workload`) is no reason to fail: it is reported as not checkable. A
-value that would take more than `MOST_STEPS` steps does not fit: nobody can say that it does. `format` is an
+A schema is compiled by `jsonschema-rs` (kept by its text, bounded). One that is larger than `LARGEST_SCHEMA` or whose
+work cannot be bounded (`workload`) is no reason to fail: it is reported as not checkable. Of one that the library
+refuses, the rest is checked by once the faulty parts are left out (`soundness`). A value that would take more than
+`MOST_STEPS` steps does not fit: nobody can say that it does. `format` is an
 annotation, not a check, as JSON Schema has it. Which schema applies is decided elsewhere; what is wrong with a value
 that does not fit is found in `misfits`.
 
@@ -20,13 +21,14 @@ from mustcall.core.origin import JsonObject
 from mustcall.policy.limits.work_allowance import spend
 from mustcall.policy.schema.misfits import Misfits
 from mustcall.policy.schema.problems import Problem
-from mustcall.policy.schema.subschemas import as_object, rewrite
+from mustcall.policy.schema.soundness import without_faults
+from mustcall.policy.schema.subschemas import Path, as_object, rewrite
 from mustcall.policy.schema.workload import MOST_STEPS, SchemaWorkload, Uncountable, effort_of
 
 if TYPE_CHECKING:
     from jsonschema_rs import Registry, ValidationError, Validator
 
-__all__ = ["LARGEST_SCHEMA", "Checker", "fits", "problems_in", "schema_fault", "validator_for"]
+__all__ = ["LARGEST_SCHEMA", "Checker", "checks_all", "fits", "problems_in", "schema_fault", "validator_for"]
 
 #: The longest text of a schema that is compiled, in characters: compiling it takes about 50 ms, and is done once.
 LARGEST_SCHEMA = 131_072
@@ -45,7 +47,9 @@ _LARGEST_PATTERN = 1_048_576
 #: How many compiled parts of one schema are kept.
 _MOST_PARTS = 256
 
+#: Words that older drafts give another form.
 _DRAFT_4 = frozenset({"exclusiveMinimum", "exclusiveMaximum"})
+_TUPLES = frozenset({"items"})
 _TOO_DEAR = Problem("", f"a value that can be checked in {MOST_STEPS:,} steps")
 _BASE = "urn:mustcall:schema"
 
@@ -53,9 +57,11 @@ _BASE = "urn:mustcall:schema"
 class Checker:
     """A compiled schema and what checking by it may cost."""
 
-    __slots__ = ("_effort", "_library", "_parts", "cheap", "is_valid", "schema", "weight")
+    __slots__ = ("_effort", "_library", "_parts", "cheap", "is_valid", "schema", "weight", "whole")
 
     def __init__(self, library: "Validator", schema: JsonObject, effort: SchemaWorkload, weight: int) -> None:
+        #: Whether all of the schema is checked by; otherwise faulty parts were left out.
+        self.whole = True
         #: About how many bytes it takes.
         self.weight = weight
         self._library = library
@@ -100,35 +106,46 @@ def problems_in(schema: JsonObject, value: Any) -> tuple[Problem, ...]:
     return () if checker is None else checker.problems(value)
 
 
+class _Built(msgspec.Struct, frozen=True):
+    """What became of a schema: what checks by it, if anything does, and where its first fault is, if it has one."""
+
+    checker: Checker | None = None
+    fault: Path | None = None
+
+
 def validator_for(schema: JsonObject) -> Checker | None:
-    """Return the compiled schema, None if it cannot be compiled without fetching, within bounds or at all."""
-    built = _built(schema)
-    return built if isinstance(built, Checker) else None
+    """Return the compiled schema, without its faulty parts; None if nothing can be checked by it within bounds."""
+    return _built(schema).checker
 
 
-def schema_fault(schema: JsonObject) -> tuple[str | int, ...] | None:
+def checks_all(schema: JsonObject) -> bool:
+    """Tell whether values can be held against all of a schema."""
+    checker = validator_for(schema)
+    return checker is not None and checker.whole
+
+
+def schema_fault(schema: JsonObject) -> Path | None:
     """Return None for a schema without a fault, else where its first fault is (empty if nobody can say).
 
     One that is only too dear to check has none: what an upstream makes of it is for the upstream to say.
     """
-    built = _built(schema)
-    return built if isinstance(built, tuple) else None
+    return _built(schema).fault
 
 
-def _built(schema: JsonObject) -> "Checker | Uncountable | tuple[str | int, ...]":
+def _built(schema: JsonObject) -> _Built:
     try:
         text = msgspec.json.encode(schema).decode()
     except (ValueError, TypeError, RecursionError):
-        return ()
+        return _Built(fault=())
     if len(text) > LARGEST_SCHEMA:
-        return Uncountable()
+        return _Built()
     checkers = _checkers.here()
     known = None if checkers is None else checkers.get(text)
     if known is None:
         spend(len(text) * _COMPILING)  # compiled all the same: what does not fit in here is compiled elsewhere
         known = _build(text)
         if checkers is not None and len(text) <= _LARGEST_CACHED:
-            checkers.keep(text, known, known.weight if isinstance(known, Checker) else len(text))
+            checkers.keep(text, known, len(text) if known.checker is None else known.checker.weight)
     return known
 
 
@@ -166,30 +183,69 @@ def _pattern_weight(pattern: str) -> int:
     return min(weight * groups, _LARGEST_PATTERN)
 
 
-def _build(text: str) -> "Checker | Uncountable | tuple[str | int, ...]":
-    """Compile as written, else without an unknown `$schema`, else as draft 4 where its boolean limits are the fault."""
-    # Imported here because it costs 30 ms that `import mustcall` does not owe.
-    from jsonschema_rs import Draft4Validator, validator_for  # noqa: PLC0415
-
+def _build(text: str) -> _Built:
+    """Compile all of a schema, else what is left of it without its faults."""
     schema = cast("JsonObject", msgspec.json.decode(text))
     try:
         if '"nullable":true' in text:
             schema = rewrite(schema, _with_null)
-        effort = effort_of(schema)
+        found = _compiled(schema)
+        if not isinstance(found, tuple):
+            return _Built(found)
+        whole = _compiled(schema, tuples=True)
+        if not isinstance(whole, tuple):
+            return _Built(whole, found)
+        rest = without_faults(schema, _fault_in, _tell_nobody)
+        checker = None if rest is None else _compiled(rest, tuples=True)
     except RecursionError:
-        return ()
+        return _Built(fault=())
+    if not isinstance(checker, Checker):
+        return _Built(fault=found)
+    checker.whole = False
+    return _Built(checker, found)
+
+
+def _fault_in(schema: JsonObject) -> Path | None:
+    found = _compiled(schema, tuples=True)
+    return found if isinstance(found, tuple) else None
+
+
+def _tell_nobody(_path: Path, _words: str) -> None:
+    """What is left out here is reported by whoever offers the schema."""
+
+
+def _compiled(schema: JsonObject, *, tuples: bool = False) -> Checker | Path | None:
+    """Compile a schema as written, else without an unknown `$schema`, else as the older draft that its fault is of.
+
+    Return where the first fault is if nothing takes it, None if it makes too much work. `tuples` takes arrays in
+    `items` as well, as drafts before 2020-12 do: people write them, and upstreams refuse them.
+    """
+    # Imported here because it costs 30 ms that `import mustcall` does not owe.
+    from jsonschema_rs import Draft4Validator, Draft201909Validator, validator_for  # noqa: PLC0415
+
+    try:
+        effort = effort_of(schema)
     except Uncountable:
-        return Uncountable()  # the one that was raised holds all who asked
+        return None
     bare = {key: value for key, value in schema.items() if key != "$schema"}
-    fault: tuple[str | int, ...] = ()
-    for compiler, form in ((validator_for, schema), (validator_for, bare), (Draft4Validator, bare)):
-        if compiler is Draft4Validator and not _DRAFT_4.intersection(fault[-1:]):
-            break
+    fault: Path = ()
+    older = _DRAFT_4 | _TUPLES if tuples else _DRAFT_4
+    forms = (
+        (validator_for, schema, None),
+        (validator_for, bare, None),
+        (Draft201909Validator, bare, _TUPLES if tuples else frozenset[str]()),
+        (Draft4Validator, bare, older),
+    )
+    for compiler, form, words in forms:
+        if words is not None and words.isdisjoint(fault[-1:]):
+            continue
         try:
             library = compiler(form, offline=True, validate_formats=False, pattern_options=_patterns())
-            return Uncountable() if effort.unknown else Checker(library, form, effort, _weight(text, schema))
         except ValueError as error:
             fault = fault or tuple(cast("ValidationError", error).instance_path if hasattr(error, "kind") else ())
+        else:
+            weight = _weight(msgspec.json.encode(schema).decode(), schema)
+            return None if effort.unknown else Checker(library, form, effort, weight)
     return fault
 
 
@@ -199,9 +255,7 @@ def _patterns() -> Any:
     return FancyRegexOptions(backtrack_limit=_BACKTRACKS, size_limit=_LARGEST_PATTERN)
 
 
-_checkers: "Store[Bounded[str, Checker | Uncountable | tuple[str | int, ...]]]" = Store(
-    lambda: Bounded(8192, _MOST_CACHED)
-)
+_checkers: Store[Bounded[str, _Built]] = Store(lambda: Bounded(8192, _MOST_CACHED))
 
 
 def _with_null(node: JsonObject, _path: tuple[str | int, ...]) -> JsonObject:

@@ -305,7 +305,7 @@ def _alone(node: JsonObject) -> JsonObject:
     for word in ("properties", "patternProperties"):
         named = as_object(alone.get(word))
         if named is not None:
-            alone[word] = dict.fromkeys(named, True)
+            alone[word] = {name: {} for name in named}  # draft 4 has no schema that is `true`
     if alone.get("additionalProperties") is not False:
         alone.pop("additionalProperties", None)
     named = as_object(alone.get("dependencies"))

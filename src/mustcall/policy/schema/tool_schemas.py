@@ -23,9 +23,9 @@ from mustcall.core.tools import ProviderTool, Tool
 from mustcall.policy.facts.profile import Profile, SchemaTarget
 from mustcall.policy.schema.arguments import object_schema
 from mustcall.policy.schema.gemini import Reduction, merge_schemas, reduce_for_gemini
+from mustcall.policy.schema.soundness import without_faults
 from mustcall.policy.schema.strict import close_schema
 from mustcall.policy.schema.subschemas import (
-    MAPS,
     MAX_DEPTH,
     Path,
     as_list,
@@ -41,7 +41,6 @@ from mustcall.policy.schema.validation import schema_fault
 __all__ = ["Compiled", "compile_schema", "compile_tools", "names_tool", "refused_schemas", "schema_digest"]
 
 _LARGEST_CACHED = 65_536
-_MOST_FAULTS = 32
 _MOST_NESTED = 8
 _MOST_WORDS = 300
 _UNIONS = ("anyOf", "oneOf")
@@ -111,57 +110,11 @@ def _sound(schema: JsonObject, report: Reduction) -> JsonObject:
     if deeper_than(schema, MAX_DEPTH):
         report.lose((), "nested too deep, dropped")
         return _ANYTHING
-    local = False
-    for _ in range(_MOST_FAULTS):
-        fault = schema_fault(schema)
-        if fault is None:
-            return schema
-        if len(fault) > 0:
-            _remove(schema, fault)
-            report.lose(fault[:-1], f"{fault[-1]} is not JSON Schema, dropped")
-        elif local:
-            break
-        else:
-            schema, local = _local(schema, report), True
-    report.lose((), "not a JSON schema, dropped")
-    return _ANYTHING
-
-
-def _remove(schema: JsonObject, path: tuple[str | int, ...]) -> None:
-    """Take the faulty part out, or what is around it where the path does not lead through the schema as written."""
-    holders: list[Any] = [schema]
-    for step in path[:-1]:
-        if not _holds(holders[-1], step):
-            break
-        holders.append(holders[-1][step])
-    if not _holds(holders[-1], path[len(holders) - 1]):
-        holders.pop()
-    place = len(holders) - 1
-    if not holders:
-        schema.clear()
-    elif place and path[place - 1] in MAPS:
-        holders[-1][path[place]] = {}  # the field stays known, its declaration does not
-    else:
-        del holders[-1][path[place]]
-
-
-def _holds(holder: Any, step: str | int) -> bool:
-    if isinstance(step, str):
-        return step in (as_object(holder) or {})
-    return step < len(as_list(holder))
-
-
-def _local(schema: JsonObject, report: Reduction) -> JsonObject:
-    """Leave out names of the document and references to what is not in it: nothing is ever fetched."""
-    schema = {key: value for key, value in schema.items() if key != "$id"}
-
-    def keep_local(node: JsonObject, path: Path) -> JsonObject:
-        if "$ref" not in node or resolve(schema, node["$ref"]) is not None:
-            return node
-        report.lose(path, "a reference out of the schema dropped")
-        return {key: value for key, value in node.items() if key != "$ref"}
-
-    return rewrite(schema, keep_local)
+    sound = without_faults(schema, schema_fault, report.lose)
+    if sound is None:
+        report.lose((), "not a JSON schema, dropped")
+        return _ANYTHING
+    return sound
 
 
 def _object_root(schema: JsonObject, target: SchemaTarget, report: Reduction) -> JsonObject:
