@@ -132,11 +132,16 @@ class ToolReference(Value, frozen=True, tag="tool_reference"):
 
 
 class ProviderItem(Value, frozen=True, tag="provider_item"):
-    """Something the provider executed by itself (web search and the like). Only its own wire can carry it."""
+    """Something the provider executed by itself (web search and the like). Only its own wire can carry it.
+
+    `client_tools` are the types of tools whose calls take this form for the client to carry out (a shell command);
+    empty for everything else.
+    """
 
     wire: Wire
     type: str
     value: JsonObject
+    client_tools: tuple[str, ...] = ()
 
 
 class Unknown(Value, frozen=True, tag="unknown"):

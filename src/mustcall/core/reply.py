@@ -6,7 +6,7 @@ from enum import StrEnum
 from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.limits import MOST_PARTS
 from mustcall.core.origin import Value
-from mustcall.core.parts import Part, Refusal, ToolCall
+from mustcall.core.parts import Part, ProviderItem, Refusal, ToolCall
 
 __all__ = ["FinishReason", "Reply", "Usage", "derive_finish"]
 
@@ -66,6 +66,15 @@ class Reply(Value, frozen=True):
             only = parts[0]
             return (only,) if isinstance(only, ToolCall) else ()
         return tuple([part for part in parts if isinstance(part, ToolCall)])
+
+    @property
+    def client_items(self) -> tuple[ProviderItem, ...]:
+        """The calls for the client in the provider's own form; the provider ran one that has its result beside it."""
+        items = [part for part in self.parts if isinstance(part, ProviderItem)]
+        if not items:  # nearly all replies
+            return ()
+        done = {item.value.get("call_id") for item in items if item.type.endswith("_call_output")}
+        return tuple([item for item in items if item.client_tools and item.value.get("call_id") not in done])
 
 
 #: Reports that say nothing against what the content shows.

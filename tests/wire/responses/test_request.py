@@ -249,7 +249,7 @@ def test_provider_items_and_hosted_choice(codec: ResponsesCodec, body: Callable[
 
 
 def test_allowed_tools(codec: ResponsesCodec, body: Callable[[Any], bytes], strip: Callable[[Any], Any]) -> None:
-    """An allowed set of client tools is read, written with each tool's kind; one with hosted tools is carried."""
+    """An allowed set is read, and written with each tool's kind; a provider's tool is known by its type."""
     request = codec.decode_request(body(REQUESTS["allowed tools"]))
     assert strip(request.tool_choice) == ToolChoice(mode=ChoiceMode.REQUIRED, allowed=("a", "b"))
     assert request.tool_choice is not None
@@ -260,7 +260,14 @@ def test_allowed_tools(codec: ResponsesCodec, body: Callable[[Any], bytes], stri
         "tools": [{"type": "function", "name": "a"}, {"type": "custom", "name": "b"}],
     }
     hosted = codec.decode_request(body(REQUESTS["allowed tools with hosted ones"]))
-    assert hosted.tool_choice is None
+    assert strip(hosted.tool_choice) == ToolChoice(mode=ChoiceMode.AUTO, allowed=("image_generation",))
+    assert hosted.tool_choice is not None
+    firmer = hosted.evolve(tool_choice=hosted.tool_choice.evolve(mode=ChoiceMode.REQUIRED))
+    assert codec.encode_request(firmer, Target(), AdaptationLog())["tool_choice"] == {
+        "type": "allowed_tools",
+        "mode": "required",
+        "tools": [{"type": "image_generation"}],
+    }
 
 
 def test_removed_tool_leaves_its_namespace(codec: ResponsesCodec, body: Callable[[Any], bytes]) -> None:

@@ -18,6 +18,7 @@ from mustcall.engine.turn_context import TurnContext
 from mustcall.policy.reply.cut_prompt import prompt_bound
 from mustcall.policy.reply.gate import Released
 from mustcall.policy.reply.judge import Judgement, judge
+from mustcall.policy.reply.provider_calls import met_by_provider
 from mustcall.policy.scanning.reply_scanner import ScanFindings
 from mustcall.policy.turn.remedy import ERRORS, Remedy
 from mustcall.telemetry.logs import log_of
@@ -92,7 +93,8 @@ class Judging:
                 assert accepted is not None, "only what can be salvaged is"
                 first = record.attempts[0].verdict
                 stands = first is judged.verdict is Verdict.PHANTOM_CALL  # an answer that is said to be calls
-                if earlier and spoke and not accepted.calls and not stands:
+                calls = accepted.calls or accepted.client_items
+                if earlier and spoke and not calls and not stands:
                     raise spent(record, judged, ERRORS.get(first, ModelError) if first is not None else ModelError)
                 self._accept(judged, accepted)
                 return accepted
@@ -103,17 +105,19 @@ class Judging:
 
     def _accept(self, judged: Judgement, reply: Reply) -> None:
         context, record, demand = self._context, self._context.record, self._turn_state.plan.demand
+        items = reply.client_items
         if demand.forced:
             made = judged.verdict is Verdict.CALLED or reply is judged.salvage
-            met = made and any(map(demand.permits, reply.calls))
+            met = made and (any(map(demand.permits, reply.calls)) or any(map(demand.permits_item, items)))
+            met = met or (judged.verdict is Verdict.ANSWERED and met_by_provider(demand, context.request, reply))
             record.force = "met" if met else "unmet"
             if met:
                 self._teaching.met(judged.dialect)
-            elif not reply.calls:
+            elif not (reply.calls or items):
                 self._teaching.unmet(judged.verdict)
         elif demand.notes and any(note.kind is AdaptationKind.FORCE_DROPPED for note in demand.notes):
             record.force = "dropped"
-        record.outcome = OutcomeKind.CALLS if reply.calls else OutcomeKind.ANSWER
+        record.outcome = OutcomeKind.CALLS if reply.calls or items else OutcomeKind.ANSWER
         context.services.issued.note(reply, self._turn_state.issuer)
         record.adaptations = context.adaptations
 

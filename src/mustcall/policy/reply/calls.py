@@ -10,13 +10,14 @@ from typing import Any
 from mustcall.core.adaptation import Adaptation, AdaptationKind
 from mustcall.core.memo import Remembered
 from mustcall.core.origin import JsonObject
-from mustcall.core.parts import CallKind, ToolCall
+from mustcall.core.parts import CallKind, ProviderItem, ToolCall
 from mustcall.core.tools import ProviderTool, Tool, functions_of
 from mustcall.core.verdict import Verdict
 from mustcall.dialects.names import Offered
 from mustcall.policy.facts.controls import OtherTool
 from mustcall.policy.history.in_order import ids_called
 from mustcall.policy.reply.judgement import Case
+from mustcall.policy.reply.provider_calls import is_offered_item
 from mustcall.policy.schema.arguments import Checked, check_arguments, describe_problems
 from mustcall.policy.schema.repairs import KINDS
 from mustcall.wire.crossing.offer import custom_input
@@ -24,6 +25,7 @@ from mustcall.wire.crossing.offer import custom_input
 __all__ = ["ONE_AT_A_TIME", "UNCHECKED", "Calls"]
 
 ONE_AT_A_TIME = "one call at a time was asked for"
+_NOT_DEMANDED = "not the tool that was demanded"
 UNCHECKED = "not all of its schema could be checked"
 
 _Tools = tuple[Tool | ProviderTool, ...]
@@ -77,6 +79,8 @@ class Calls:
     def check(self, call: ToolCall) -> tuple[ToolCall | None, Verdict | None]:
         """Return the call to deliver (None if it is dropped), or the verdict that spoils the reply."""
         tool, reading = self._find(call)
+        if self._is_surplus(call.name if tool is None else tool.name):
+            return None, None
         if tool is None:
             if not self._is_defined(call.name):
                 return None, Verdict.UNKNOWN_TOOL
@@ -98,22 +102,43 @@ class Calls:
             )
         return self._permit(call, meant, checked, reading)
 
+    def check_item(self, item: ProviderItem) -> tuple[ProviderItem | None, Verdict | None]:
+        """Do as `check` with a call in the provider's own form: it has no schema to be held against."""
+        demand = self._case.demand
+        if self._is_surplus(item.type):
+            return None, None
+        if not is_offered_item(item, self._case.request):
+            return None, Verdict.UNKNOWN_TOOL
+        if not demand.permits_item(item):
+            if not demand.forced:
+                return None, Verdict.UNKNOWN_TOOL
+            if self._case.controls.other_tool is OtherTool.RETRY:
+                self.note(AdaptationKind.CALL_DROPPED, item.type, _NOT_DEMANDED)
+                return None, None
+            self.note(AdaptationKind.REPORTED, item.type, _NOT_DEMANDED)
+        self._delivered += 1
+        return item, None
+
+    def _is_surplus(self, name: str) -> bool:
+        """Tell whether a call comes beyond the one that is wanted (rule 126): it need not be sound to be dropped."""
+        if self._case.request.parallel_tool_calls is not False or not self._delivered:
+            return False
+        self.note(AdaptationKind.CALL_DROPPED, name, ONE_AT_A_TIME)
+        return True
+
     def _permit(
         self, call: ToolCall, meant: ToolCall, checked: Checked, reading: str
     ) -> tuple[ToolCall | None, Verdict | None]:
-        """Return a call that is sound in itself, if the caller wants it now (rules 29, 126)."""
+        """Return a call that is sound in itself, if the caller wants it (rule 29)."""
         demand = self._case.demand
         if not demand.permits(meant):
             if not demand.forced:
                 return None, Verdict.UNKNOWN_TOOL
             if self._case.controls.other_tool is OtherTool.RETRY:
-                self.note(AdaptationKind.CALL_DROPPED, meant.name, "not the tool that was demanded")
+                self.note(AdaptationKind.CALL_DROPPED, meant.name, _NOT_DEMANDED)
                 self.others.append(meant.evolve(id=self._unique(call.id)))
                 return None, None
-            self.note(AdaptationKind.REPORTED, meant.name, "not the tool that was demanded")
-        if self._case.request.parallel_tool_calls is False and self._delivered:
-            self.note(AdaptationKind.CALL_DROPPED, meant.name, ONE_AT_A_TIME)
-            return None, None
+            self.note(AdaptationKind.REPORTED, meant.name, _NOT_DEMANDED)
         changes = self._changes(call, meant, checked, reading)
         self._delivered += 1
         if changes:

@@ -29,6 +29,7 @@ from mustcall.core.streams.events import (
     UsageUpdated,
 )
 from mustcall.core.streams.unroll import unroll, unroll_part
+from mustcall.policy.reply.provider_calls import is_client_call
 from mustcall.policy.schema.growing import Growing
 
 __all__ = ["EVERY", "Gate", "Released"]
@@ -71,6 +72,9 @@ class Gate:
                     return [event]
                 shows = bool(text) and not text.isspace()
             case PartStarted(part=ToolCall() as call) if not self._admits(event.index, call):
+                self.stop()
+                return []
+            case PartStarted(part=part) if self._trusted is None and is_client_call(part):
                 self.stop()
                 return []
             case ArgumentsDelta(index=index, text=text) if index in self._calls and not self._calls[index].feed(text):
@@ -227,7 +231,7 @@ class Released:
     @property
     def called(self) -> bool:
         """Whether some of a call went out: then no other attempt can follow."""
-        return any(isinstance(part, ToolCall) for part in self._begun())
+        return any(isinstance(part, ToolCall) or is_client_call(part) for part in self._begun())
 
     def _begun(self) -> list[Part]:
         """Return the parts that began to go out. Most events are deltas, which are not looked at one by one."""
@@ -247,7 +251,8 @@ class Released:
         """
         kinds = ToolCall if self.spoke else Text | Refusal | ToolCall
         ends: list[Event] = [PartEnded(index) for index, progress in self._parts.items() if not progress.ended]
-        return [*ends, *self._append([part for part in reply.parts if isinstance(part, kinds)]), *_ending(reply)]
+        added = [part for part in reply.parts if isinstance(part, kinds) or is_client_call(part)]
+        return [*ends, *self._append(added), *_ending(reply)]
 
     def _append(self, parts: list[Part]) -> list[Event]:
         out: list[Event] = []

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
-from mustcall.core.parts import Part, Reasoning, Refusal, Text, ToolCall, Unknown
+from mustcall.core.parts import Part, ProviderItem, Reasoning, Refusal, Text, ToolCall, Unknown
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import OutputKind, Request
 from mustcall.core.verdict import Verdict
@@ -21,6 +21,7 @@ from mustcall.policy.reply.announced_calls import announces_call
 from mustcall.policy.reply.calls import ONE_AT_A_TIME, UNCHECKED, Calls
 from mustcall.policy.reply.cut_prompt import is_starved
 from mustcall.policy.reply.judgement import Case, Judgement
+from mustcall.policy.reply.provider_calls import met_by_provider
 from mustcall.policy.reply.repeated_calls import loop_of, may_loop
 from mustcall.policy.reply.reply_markup import (
     clean_reply,
@@ -106,17 +107,17 @@ def _judge(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
         return Judgement(verdict=verdict, reply=replace_parts(reply, kept))
     if case.rung.constrains:
         return _judge_constrained(case, reply, found)
-    calls = reply.calls
-    broad = case.controls.broad and not calls
+    calls, items = reply.calls, reply.client_items
+    broad = case.controls.broad and not (calls or items)
     if broad and odd_tools(case.request.tools) and names_odd_tool(spoken_text(reply.parts), case.request.tools):
         return Judgement(verdict=Verdict.TEXT_CALL, reply=reply)
-    if calls or case.demand.forbids:
+    if calls or items or case.demand.forbids:
         parts, notes = drop_markup(case, reply, found)
         if not case.demand.forbids:
             return _judge_calls(case, reply, parts, notes)
-        if calls:
-            parts = tuple(part for part in parts if not isinstance(part, ToolCall))
-        made = dict.fromkeys(call.name for call in (*calls, *found.calls))
+        if calls or items:
+            parts = tuple(part for part in parts if not isinstance(part, ToolCall) and part not in items)
+        made = dict.fromkeys([*(call.name for call in (*calls, *found.calls)), *(item.type for item in items)])
         notes = (*(Adaptation(AdaptationKind.CALL_DROPPED, name, _FORBIDDEN) for name in made), *notes)
         judged = _judge_text(case, replace_parts(reply, parts), ScanFindings(), notes)
         if not found.calls or calls:
@@ -155,12 +156,15 @@ def _judge_calls(
             notes = (*notes, dropped)
     checked = Calls(case, notes)
     kept: list[Part] = []
-    calls = 0
+    calls, items = 0, reply.client_items
     for part in parts:
-        if not isinstance(part, ToolCall):
+        if isinstance(part, ToolCall):
+            call, verdict = checked.check(part)
+        elif isinstance(part, ProviderItem) and part in items:
+            call, verdict = checked.check_item(part)
+        else:
             kept.append(part)
             continue
-        call, verdict = checked.check(part)
         if verdict is not None:
             return Judgement(
                 verdict=verdict,
@@ -238,7 +242,7 @@ def _judge_constrained(case: Case, reply: Reply, found: ScanFindings) -> Judgeme
     """Read a reply that was constrained to the JSON of one call; constrained output is verified all the same."""
     text = "".join(part.text for part in reply.parts if isinstance(part, Text))
     read = read_call(text, case.offered)
-    if reply.calls:
+    if reply.calls or reply.client_items:
         return _judge_calls(case, reply, reply.parts, ())
     if read is None:
         if reply.finish is FinishReason.LENGTH:  # of the call, or of prose where nothing held the model to one
@@ -370,7 +374,7 @@ def _is_broad(case: Case) -> bool:
 def _judge_text(case: Case, reply: Reply, found: ScanFindings, notes: tuple[Adaptation, ...]) -> Judgement:
     """Judge a reply that is text, or nothing."""
     blank = is_blank(_seen(case, reply.parts))
-    if case.demand.forced:
+    if case.demand.forced and not met_by_provider(case.demand, case.request, reply):
         if reply.finish is FinishReason.LENGTH:
             return Judgement(verdict=Verdict.TRUNCATED, reply=reply, notes=notes)
         if not blank:
@@ -407,7 +411,7 @@ def _seen(case: Case, parts: Sequence[Part]) -> Sequence[Part]:
     caller = case.request.origin
     if caller is None:
         return parts
-    return [part for part in parts if not isinstance(part, Unknown) or part.wire is caller.wire]
+    return [part for part in parts if not isinstance(part, Unknown | ProviderItem) or part.wire is caller.wire]
 
 
 def _is_structured(request: Request) -> bool:

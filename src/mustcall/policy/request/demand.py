@@ -22,7 +22,7 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
 from mustcall.core.errors import ForcedToolMissing
-from mustcall.core.parts import CallKind, ToolCall
+from mustcall.core.parts import CallKind, ProviderItem, ToolCall
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
 from mustcall.policy.facts.controls import Controls
@@ -35,6 +35,7 @@ __all__ = [
     "STEP_CAP_NOTICE",
     "Demand",
     "DemandSource",
+    "has_tools_elsewhere",
     "offers_nothing",
     "renamed_locks",
     "settle_demand",
@@ -136,6 +137,17 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
         if call.name not in names and flat_name(call.namespace, call.name) not in names:
             return False
         return choice.namespace is None or call.namespace is None or call.namespace == choice.namespace
+
+    def permits_item(self, item: ProviderItem) -> bool:
+        """Tell the same of a call in the provider's own form, by the type of its tool."""
+        if self.locked and self.forced and _is_of(item, self.locked):
+            return False
+        names = self.names
+        return names is None or _is_of(item, names)
+
+
+def _is_of(item: ProviderItem, names: frozenset[str]) -> bool:
+    return any(name.startswith(item.client_tools) for name in names)
 
 
 _NO_DEMAND = Demand()
@@ -294,7 +306,7 @@ def _choice_of(wanted: bool | str, request: Request) -> ToolChoice:
 def _obstacle(choice: ToolChoice, request: Request, controls: Controls) -> str | None:
     """Return why a forced choice cannot be met, None if it can (rule 8)."""
     if not request.tools:
-        return None if _has_field(request, _TOOLS_ELSEWHERE) else "no tools are on offer"
+        return None if has_tools_elsewhere(request) else "no tools are on offer"
     if choice.mode is ChoiceMode.NAMED:
         name = choice.name or ""
         if not is_offered(request, name, choice.namespace):
@@ -328,7 +340,12 @@ def _aliases(tool: Tool | ProviderTool) -> tuple[str, ...]:
 
 def offers_nothing(request: Request) -> bool:
     """Tell whether a request offers no tools, nor names a place where it may (rule 4)."""
-    return not request.tools and not _has_field(request, _TOOLS_ELSEWHERE)
+    return not request.tools and not has_tools_elsewhere(request)
+
+
+def has_tools_elsewhere(request: Request) -> bool:
+    """Tell whether a request names a place that may hold tools which it does not show."""
+    return _has_field(request, _TOOLS_ELSEWHERE)
 
 
 def _has_field(request: Request, names: Sequence[str]) -> bool:

@@ -63,6 +63,13 @@ _REASONING_KEYS = frozenset({"type", "id", "summary", "content", "encrypted_cont
 _FUNCTION_KEYS = frozenset({"type", "id", "call_id", "name", "namespace", "arguments"})
 _CUSTOM_KEYS = frozenset({"type", "id", "call_id", "name", "namespace", "input"})
 _RESULT_KEYS = frozenset({"type", "call_id", "output"})
+#: Items that the client carries out, and how the types of their tools begin.
+_CLIENT_ITEMS = {
+    "apply_patch_call": ("apply_patch",),
+    "computer_call": ("computer",),
+    "local_shell_call": ("local_shell",),
+    "shell_call": ("shell",),
+}
 
 
 # --- decode -------------------------------------------------------------------------------------------------------
@@ -139,7 +146,8 @@ def _decode_single(kind: str, item: JsonObject, provenance: Provenance | None, f
                 origin=Origin(_WIRE, rest(item, _CUSTOM_KEYS), item),
             )
         case _:
-            return ProviderItem(wire=_WIRE, type=kind, value=item, origin=Origin(_WIRE, raw=item))
+            client_tools = _CLIENT_ITEMS.get(kind, ())
+            return ProviderItem(_WIRE, kind, item, client_tools, origin=Origin(_WIRE, raw=item))
 
 
 def _call_id(item: JsonObject, fallback: str) -> str:

@@ -7,7 +7,7 @@ are built by small functions that the stream encoder shares, so streamed and who
 from typing import Any, assert_never
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
-from mustcall.core.errors import ErrorInfo, UpstreamRejected
+from mustcall.core.errors import ErrorInfo, UpstreamRejected, UpstreamUnavailable
 from mustcall.core.origin import JsonObject, Origin, Wire
 from mustcall.core.parts import (
     Audio,
@@ -68,6 +68,8 @@ _INCOMPLETE = {
     "max_output_tokens": FinishReason.LENGTH,
     "content_filter": FinishReason.CONTENT_FILTER,
 }
+#: What a response says of itself that is no whole reply (rules 41, 123); a stream of one ends as cut off.
+_UNFINISHED = ("cancelled", "in_progress", "queued")
 _FAILED_STATUSES = {
     "rate_limit_exceeded": 429,
     "insufficient_quota": 429,
@@ -86,6 +88,8 @@ def decode_reply(body: bytes, provenance: Provenance) -> Reply:
         failure = failure_of(value)
         if failure is not None:
             raise UpstreamRejected(failure)
+        if value.get("status") in _UNFINISHED:
+            raise UpstreamUnavailable(f"the upstream's response is not finished: its status is {value['status']!r}")
         parts: list[Part] = []
         for number, item in enumerate(list_field(value, "output")):
             with at(f"output[{number}]"):
@@ -106,7 +110,7 @@ def decode_reply(body: bytes, provenance: Provenance) -> Reply:
 def regular_reply(body: bytes, provenance: Provenance) -> Reply | None:
     """Return what a reply means that needs no repair, without the form it came in; None for any other."""
     value = read_reply(body)
-    if value is None:
+    if value is None or value.status in _UNFINISHED:
         return None
     counted, details, usage = value.usage, value.incomplete_details, None
     parts: list[Part] = []

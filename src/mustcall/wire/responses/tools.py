@@ -33,7 +33,6 @@ _WIRE = Wire.RESPONSES
 _FUNCTION_KEYS = frozenset({"type", "name", "description", "parameters", "strict", "defer_loading"})
 _CUSTOM_KEYS = frozenset({"type", "name", "description", "format", "defer_loading"})
 _NESTED_TYPES = frozenset({"function", "custom"})
-_ALLOWED_LENGTH = len({"type", "name"})
 
 #: The unknown field under which a nested tool keeps a namespace object that its canonical fields cannot tell whole.
 _GROUP = "mustcall.namespace"
@@ -178,14 +177,15 @@ def decode_choice(value: Any) -> ToolChoice | None:
                 origin=origin,
             )
         case {"type": "allowed_tools", "mode": "auto" | "required" as mode, "tools": list()}:
-            entries = [maybe_object(entry) for entry in as_list(value["tools"])]
             names: list[str] = []
-            for entry in entries:
-                match entry:
-                    case {"type": "function" | "custom", "name": str() as name} if len(entry) == _ALLOWED_LENGTH:
+            for entry in as_list(value["tools"]):
+                match maybe_object(entry):
+                    case {"type": "function" | "custom", "name": str() as name}:
                         names.append(name)
+                    case {"type": str() as kind}:
+                        names.append(kind)  # a provider's tool is known by its type alone
                     case _:
-                        return None  # provider tools are among them
+                        return None
             return ToolChoice(mode=ChoiceMode(mode), allowed=tuple(names), origin=origin)
         case {"type": str() as kind} if kind != "allowed_tools" and kind not in FOREIGN_DEMANDS:
             return None
@@ -213,6 +213,12 @@ def encode_choice(choice: ToolChoice, tools: Sequence[Tool | ProviderTool], fore
             named["namespace"] = choice.namespace
         return named
     if choice.allowed is not None:
-        entries = [{"type": str(kinds.get(name, CallKind.FUNCTION)), "name": name_of(name)} for name in choice.allowed]
+        provided = {tool.type for tool in tools if isinstance(tool, ProviderTool)} - kinds.keys()
+        entries: list[JsonObject] = [
+            {"type": name}
+            if name in provided
+            else {"type": str(kinds.get(name, CallKind.FUNCTION)), "name": name_of(name)}
+            for name in choice.allowed
+        ]
         return {"type": "allowed_tools", "mode": str(choice.mode), "tools": entries}
     return str(choice.mode)
