@@ -52,6 +52,8 @@ class Reply(Value, frozen=True):
     reported_finish: str | None = None
     stop_sequence: str | None = None
     usage: Usage | None = None
+    #: Further choices that came beside it, where several were asked for (chat `n`).
+    others: tuple["Reply", ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a reply of more parts than are ever looked at, wherever it is made."""

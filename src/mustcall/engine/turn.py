@@ -8,6 +8,7 @@ Whatever the upstream sends, only `MustcallError` leaves this module, and `Upstr
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
+from mustcall.core.adaptation import AdaptationKind
 from mustcall.core.errors import MustcallError, UpstreamRejected, UpstreamUnavailable
 from mustcall.core.reply import Reply
 from mustcall.engine.attempts.attempt import Attempt
@@ -185,6 +186,9 @@ class EngineTurn:
         data = attempt.as_it_came(accepted)
         if data is not None:
             return data
+        if accepted.others:
+            left = f"{len(accepted.others)} further choices: only the first is written again"
+            self.context.log.add(AdaptationKind.PART_DROPPED, "choices", left)
         if outlet.waits:
             self._accepted = attempt.anew(accepted)
             return outlet.nothing

@@ -4,6 +4,8 @@ Verdicts and remedies are `policy`'s. Here a reply is brought into the caller's 
 takes long, and what follows is noted: in the record, in the log, and for the turns to come.
 """
 
+import msgspec
+
 from mustcall.core.adaptation import AdaptationKind
 from mustcall.core.errors import ModelError, MustcallError
 from mustcall.core.reply import Reply
@@ -20,7 +22,7 @@ from mustcall.policy.reply.gate import Released
 from mustcall.policy.reply.judge import Judgement, judge
 from mustcall.policy.reply.provider_calls import met_by_provider
 from mustcall.policy.scanning.reply_scanner import ScanFindings
-from mustcall.policy.turn.remedy import ERRORS, Remedy
+from mustcall.policy.turn.remedy import ACCEPTED, ERRORS, Remedy
 from mustcall.telemetry.logs import log_of
 
 __all__ = ["Judging"]
@@ -53,7 +55,16 @@ class Judging:
 
         def look() -> tuple[Judgement, ScanFindings]:
             found = self._echoing.look_through(reply, token) if seen is None else seen
-            return judge(case, reply, found), found
+            judged = judge(case, reply, found)
+            if reply.others and judged.reply is reply and not all(map(is_sound, reply.others)):
+                judged = msgspec.structs.replace(judged, reply=reply.evolve())  # written again, with its first choice
+            return judged, found
+
+        def is_sound(choice: Reply) -> bool:
+            if not self._echoing.is_clear(choice):
+                return False
+            judged = judge(case, choice, self._echoing.look_through(choice, token))
+            return judged.verdict in ACCEPTED and judged.reply is choice
 
         looked = Aside.ASIDE if heavy else here(look)
         judged, found = await heavily(look) if looked is Aside.ASIDE else looked

@@ -135,27 +135,35 @@ def decode_reply(body: bytes, provenance: Provenance) -> Reply:
         choices = list_field(value, "choices")
         if not choices:
             raise ShapeError("has no choice in it", path="choices")
-        with at("choices[0]"):
-            choice = as_object(choices[0])
-            with at("message"):
-                message = as_object(choice.get("message"))
-                parts = decode_assistant_parts(message, provenance.issuer, provenance.token, crosses=provenance.crosses)
-            reported = opt_str(choice, "finish_reason")
-        return Reply(
-            id=label(value.get("id")),
-            model=label(value.get("model")),
-            parts=tuple(parts),
-            finish=derive_finish(decode_finish(reported), parts),
-            reported_finish=reported,
-            usage=decode_usage(value.get("usage")),
-            origin=Origin(_CHAT, raw=value),
-        )
+        others = tuple([_decode_choice(value, choices, place, provenance) for place in range(1, len(choices))])
+        return _decode_choice(value, choices, 0, provenance, others)
+
+
+def _decode_choice(
+    value: JsonObject, choices: list[Any], place: int, provenance: Provenance, others: tuple[Reply, ...] = ()
+) -> Reply:
+    with at(f"choices[{place}]"):
+        choice = as_object(choices[place])
+        with at("message"):
+            message = as_object(choice.get("message"))
+            parts = decode_assistant_parts(message, provenance.issuer, provenance.token, crosses=provenance.crosses)
+        reported = opt_str(choice, "finish_reason")
+    return Reply(
+        id=label(value.get("id")),
+        model=label(value.get("model")),
+        parts=tuple(parts),
+        finish=derive_finish(decode_finish(reported), parts),
+        reported_finish=reported,
+        usage=decode_usage(value.get("usage")),
+        others=others,
+        origin=Origin(_CHAT, raw=value),
+    )
 
 
 def regular_reply(body: bytes, provenance: Provenance) -> Reply | None:
     """Return what a reply means that needs no repair, without the form it came in; None for any other."""
     value = read_reply(body)
-    if value is None:
+    if value is None or len(value.choices) > 1:
         return None
     choice, counted, usage = value.choices[0], value.usage, None
     message, finish = choice.message, choice.finish_reason

@@ -124,6 +124,7 @@ def decode_request(body: bytes, fields: Fields | None = None) -> Request:
 
 
 def _decode_frame(value: JsonObject) -> Request:
+    _check_choices(value)
     fields = rest(value, _KNOWN)
     choice = value.get("tool_choice")
     with at("tool_choice"):
@@ -147,6 +148,18 @@ def _decode_frame(value: JsonObject) -> Request:
             _CHAT, fields, spelling={key: value[key] for key in value if key in _KNOWN and key != "messages"}
         ),
     )
+
+
+def _check_choices(value: JsonObject) -> None:
+    """Refuse a stream of several choices where calls or a structured answer may come: only the first can be checked."""
+    count = value.get("n")
+    if not isinstance(count, int) or count <= 1 or value.get("stream") is not True:
+        return
+    output = decode_output(value)
+    if value.get("tools") or value.get("functions") or (output is not None and output.kind is not OutputKind.TEXT):
+        raise ShapeError(
+            "1 in a stream with tools or a structured answer: further choices cannot be checked", count, "n"
+        )
 
 
 def _decode_messages(value: JsonObject) -> tuple[Message, ...]:
