@@ -23,6 +23,7 @@ from mustcall.core.streams.assembler import Assembler
 from mustcall.engine.exchange import StreamedReply, WholeReply
 from mustcall.engine.off_loop import LARGE, heavily
 from mustcall.gateway.state.response_ids import Renamer
+from mustcall.gateway.state.response_writer import ResponseWriter
 from mustcall.ledger import Ledger, StoredResponse
 from mustcall.ledger.notices import Notices
 from mustcall.upstream.endpoint import caller_key
@@ -75,6 +76,11 @@ class Memory:
     def __init__(self, ledger: Ledger, notices: Notices) -> None:
         self.ledger = ledger
         self._notices = notices
+        self._writer = ResponseWriter(ledger, notices)
+
+    async def close(self) -> None:
+        """Finish the writes that are under way."""
+        await self._writer.close()
 
     async def recall_response(self, body: bytes, tenant: str, token: str) -> tuple["Remembering | None", bytes]:
         """Return a Responses body that says everything, and how its reply is to be kept; raise `UnknownState`."""
@@ -87,8 +93,7 @@ class Memory:
         chain = await self._chain(previous, tenant, Wire.RESPONSES) if previous else []
         items = await self._items(fields.get("input"), tenant)
         keeps = Remembering(
-            ledger=self.ledger,
-            notices=self._notices,
+            writer=self._writer,
             wire=Wire.RESPONSES,
             tenant=tenant,
             token=token,
@@ -125,8 +130,7 @@ class Memory:
         carried = _fields.decode(chain[-1].settings) if chain else {}
         fields = {**carried, **fields}
         keeps = Remembering(
-            ledger=self.ledger,
-            notices=self._notices,
+            writer=self._writer,
             wire=Wire.MESSAGES,
             tenant=tenant,
             token=token,
@@ -169,8 +173,7 @@ class Memory:
 class Remembering(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a turn before its reply, and how the reply is kept."""
 
-    ledger: Ledger
-    notices: Notices
+    writer: ResponseWriter
     wire: Wire
     tenant: str
     token: str
@@ -212,12 +215,9 @@ class Remembering(msgspec.Struct, frozen=True, kw_only=True):
                 yield renamed
 
     async def _store(self, body: bytes) -> None:
-        try:
-            response = await _aside(self._response, body)
-            if response is not None:
-                await self.ledger.put_response(response)
-        except MustcallError as error:
-            self.notices.failed("storing a response failed", error)
+        response = await _aside(self._response, body)
+        if response is not None:
+            await self.writer.put(response)
 
     def _response(self, body: bytes) -> StoredResponse | None:
         try:

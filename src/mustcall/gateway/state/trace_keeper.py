@@ -302,6 +302,8 @@ class TraceKeeper:
             await self._breakers.finish()
         if self.is_open:
             await self.traces.flush()
+        if self.memory is not None:
+            await self.memory.close()
         await self.ledger.close()
 
     async def _try_to_open(self) -> None:
