@@ -257,6 +257,34 @@ def test_config_check(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert "secret" not in done.stdout
 
 
+def test_config_check_shows_what_is_not_as_usual(tmp_path: Path) -> None:
+    """Each section's settings that differ from the defaults are listed, those of the environment among them."""
+    file = tmp_path / "m.toml"
+    file.write_text(
+        '[[upstream]]\nname="a"\nwire="chat"\nbase_url="http://127.0.0.1:9/v1"\nread_timeout=2\n'
+        "[server]\nshutdown_grace=3\n[ledger]\ncontents='full'\n[limits]\nbody_elements=7\n"
+        "[contract.limits]\nreminders=1\n[wording]\ntext_call='Call it.'\n"
+        "[[grounding]]\nname='sums'\ntool='calculate'\ntriggers='add up'\nsigns=['sum']\n"
+        "[[profile]]\nmodels=['tiny*']\nprotocol='prompt'\n",
+        encoding="utf-8",
+    )
+    given = {"MUSTCALL_LEDGER": str(tmp_path / "l.db"), "MUSTCALL_SERVER_CORS_ORIGINS": "http://a.example"}
+    done = warm.run("config", "check", str(file), "--json", env={**os.environ, **given})
+    told = [(entry["about"], entry["says"]) for entry in json.loads(done.stdout)["settings"]]
+    for line in (
+        ("upstream", "a: read_timeout = 2.0"),
+        ("ledger", 'contents = "full"'),
+        ("server", "shutdown_grace = 3.0"),
+        ("server", 'cors_origins = ["http://a.example"]'),
+        ("limits", "body_elements = 7"),
+        ("contract", "limits.reminders = 1"),
+        ("wording", 'text_call = "Call it."'),
+        ("grounding", "sums: calculate for add up, sum"),
+        ("profile", 'tiny*: protocol = "prompt"'),
+    ):
+        assert line in told
+
+
 def test_config_check_shows_no_key_for_the_embedded_model(tmp_path: Path) -> None:
     """A model inside the process is sent no key, whatever callers send; other upstreams are sent the caller's."""
     readied()

@@ -1,6 +1,6 @@
 """`mustcall config check`: reads the configuration as `serve` would and says what it found."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -8,13 +8,17 @@ import msgspec
 
 from mustcall.cli.groups import Group
 from mustcall.cli.printing import json_option, print_json, print_line
+from mustcall.core.limits import DEFAULTS
 from mustcall.gateway.config.budget_settings import describe_budget
-from mustcall.gateway.config.settings import Settings, load_settings
+from mustcall.gateway.config.settings import ServerSettings, Settings, load_settings
+from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.ledger import shown_place
-from mustcall.policy.facts.controls import Controls, Limits
+from mustcall.policy.facts.controls import Controls
+from mustcall.policy.facts.wording import Wording
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.upstream.embedded.store import is_embedded
 from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.seam import Timeouts
 
 __all__ = ["command"]
 
@@ -54,17 +58,29 @@ def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "upstream", f"{endpoint.name}: {endpoint.wire} at {endpoint.base_url} ({key}{model})"
         for name, value in _waits(endpoint.backoff):
             yield "upstream", f"{endpoint.name}: {name} = {value:g}"
+        for name, value in _changed(endpoint.timeouts, Timeouts()):
+            yield "upstream", f"{endpoint.name}: {name}_timeout = {value}"
     for line in settings.notes:
         yield "note", line
     yield "ledger", f"{shown_place(settings.ledger.place or '') if settings.ledger is not None else 'off'}"
+    if settings.ledger is not None:
+        for name, value in _changed(settings.ledger, LedgerSettings(), but=("place",)):
+            yield "ledger", f"{name} = {value}"
     for route in settings.routes:
         renamed = f" as {route.send_as}" if route.send_as else ""
         yield "route", f"{route.model} -> {route.upstream}{renamed}"
     if not settings.routes:
         for line in _unrouted(settings.endpoints):
             yield "route", line
-    for name, value in _changed(settings.operator.controls):
-        yield "contract", f"{name} = {value}"
+    for about, given, usual in (
+        ("server", server, ServerSettings()),
+        ("limits", settings.limits, DEFAULTS),
+        ("contract", settings.operator.controls, Controls()),
+        ("wording", settings.operator.wording, Wording()),
+    ):
+        for name, value in _changed(given, usual, but=("host", "port")):
+            yield about, f"{name} = {value}"
+    yield from _rules(settings)
     for one in settings.measured:
         about = f"{one.profile.model} at {one.profile.endpoint} ({one.profile.wire})"
         for fact in one.profile.facts:
@@ -103,13 +119,29 @@ def _unrouted(endpoints: Sequence[Endpoint]) -> Iterator[str]:
         yield "any other model, as the model of the first upstream on the caller's wire"
 
 
-def _changed(controls: Controls) -> Iterator[tuple[str, str]]:
-    """Yield the settings of turns that are not as they would be without any, limits by their own names."""
-    for given, usual, prefix in (
-        (controls, Controls(), ""),
-        (controls.limits, Limits(), "limits."),
-    ):
-        for name in given.__struct_fields__:
-            value = getattr(given, name)
-            if value != getattr(usual, name) and not isinstance(value, Limits):
-                yield prefix + name, msgspec.json.encode(value).decode()
+def _changed(
+    given: msgspec.Struct, usual: msgspec.Struct, but: Collection[str] = (), prefix: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Yield the settings that are not as they would be without any; those within another behind its name."""
+    for name in given.__struct_fields__:
+        value, default = getattr(given, name), getattr(usual, name)
+        if value == default or name in but:
+            continue
+        if isinstance(value, msgspec.Struct) and isinstance(default, msgspec.Struct):
+            yield from _changed(value, default, prefix=f"{prefix}{name}.")
+        else:
+            yield prefix + name, msgspec.json.encode(value).decode()
+
+
+def _rules(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield the grounding rules and the profiles that the operator wrote."""
+    for rule in settings.operator.rules:
+        signs = ", ".join(
+            [*map(str, [rule.triggers] if isinstance(rule.triggers, str) else rule.triggers), *rule.signs]
+        )
+        yield "grounding", f"{rule.name}: {rule.tool} for {signs}"
+    for one in settings.operator.overrides:
+        patterns = [pattern.text for pattern in (*one.models, *one.endpoints, *one.upstreams)]
+        whose = ", ".join([*patterns, *map(str, one.wires)]) or "every model"
+        facts = ", ".join(f"{name} = {msgspec.json.encode(fact.value).decode()}" for name, fact in one.facts.items())
+        yield "profile", f"{whose}: {facts}"
