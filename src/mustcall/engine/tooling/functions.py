@@ -19,6 +19,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.engine.tooling.definition import Approve, Check, FunctionTool, ToolContext, ToolSettings, is_async
 from mustcall.engine.tooling.docstrings import read_docstring
 from mustcall.engine.tooling.injecting import Fill, filling, takes_context
+from mustcall.engine.tooling.pydantic_types import is_field
 from mustcall.engine.tooling.reading import ArgumentReader, ToolParameter, reader_for
 
 __all__ = ["DecoratedTool", "tool"]
@@ -87,8 +88,8 @@ class DecoratedTool(FunctionTool, Generic[P, R]):
             if name not in made._fills:
                 raise ConfigError(
                     f"tool {self.name!r}: the parameter {name!r} is of the type {kind.__name__}, which has no JSON "
-                    "schema; use plain types, dataclasses, TypedDicts or msgspec structs, give the schema with "
-                    "FunctionTool, or give the agent deps of that type"
+                    f"schema; use plain types, dataclasses, TypedDicts or msgspec structs, give the schema "
+                    "with FunctionTool, or give the agent deps of that type"
                 )
         return made
 
@@ -176,7 +177,14 @@ def _parameters(function: Callable[..., Any], called: str, told: dict[str, str])
         if name not in hints:
             raise ConfigError(f"tool {called!r}: the parameter {name!r} has no type; write one, like `{name}: str`")
         said, hint = _said(hints[name])
-        default = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
+        default: Any = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
+        if is_field(default):
+            said = said or default.description
+            if default.default_factory_takes_validated_data:
+                raise ConfigError(
+                    f"tool {called!r}: the parameter {name!r} has a default_factory that takes other values, which "
+                    "parameters do not have; make the default in the function"
+                )
         parameters.append(ToolParameter(name=name, hint=hint, default=default, description=said or told.get(name)))
     return parameters
 
@@ -228,5 +236,7 @@ def _said(hint: Any) -> tuple[str | None, Any]:
     words = next((note for note in notes if isinstance(note, str)), None)
     if words is None:
         words = next((note.documentation for note in notes if hasattr(note, "documentation")), None)
+    if words is None:  # pydantic's Field and msgspec's Meta stay where they are: they say more
+        words = next((note.description for note in notes if isinstance(getattr(note, "description", None), str)), None)
     rest = [note for note in notes if not isinstance(note, str) and not hasattr(note, "documentation")]
     return words, Annotated[(inner, *rest)] if rest else inner
