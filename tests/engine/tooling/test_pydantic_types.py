@@ -139,6 +139,19 @@ def test_rules_of_pydantic_hold(hint: Any, good: Any, bad: Any) -> None:
         called(made, value=bad)
 
 
+def test_a_validators_own_words_are_told() -> None:
+    """The message that a validator raises reaches the model; the value that was given does not."""
+
+    def pay(payment: Payment) -> None:
+        """Pay."""
+        assert payment
+
+    with pytest.raises(Unfit, match=r"^payment\.euros: Value error, euros must be positive$"):
+        called(tool(pay), payment={"euros": -500})
+    with pytest.raises(Unfit, match=r"^payment\.euros: int_parsing$"):
+        called(tool(pay), payment={"euros": "secret"})
+
+
 @tool
 def search(
     query: str,

@@ -17,6 +17,8 @@ _MARKS = (
     "__get_pydantic_core_schema__",
     "__pydantic_config__",
 )
+#: Kinds of error whose message a validator of the user's wrote. Other messages may repeat the value.
+_OWN_WORDS = frozenset({"value_error", "assertion_error"})
 _MOST_MISFITS = 5
 _ADVICE_FOR_MODELS = ". Set `arbitrary_types_allowed"
 _LONGEST_WORDS = 300
@@ -35,7 +37,7 @@ def is_field(default: Any) -> bool:
 def misfits(error: Any, whole: str) -> str:
     """Return where pydantic's `ValidationError` says that values do not fit, never with the values.
 
-    `whole` names the place of an error that is about all.
+    A validator's own message is told; `whole` names the place of an error that is about all.
     """
     found: list[Any] = error.errors(include_input=False, include_url=False)
     return "; ".join(f"{'.'.join(map(str, each['loc'])) or whole}: {_words_of(each)}" for each in found[:_MOST_MISFITS])
@@ -48,7 +50,8 @@ def reason_of(error: Exception) -> str:
 
 
 def _words_of(misfit: Any) -> str:
-    return str(misfit["type"])
+    own = " ".join(str(misfit["msg"]).split())[:_LONGEST_WORDS]
+    return own if misfit["type"] in _OWN_WORDS else str(misfit["type"])
 
 
 def _uses(hint: Any, seen: dict[int, Any]) -> bool:
