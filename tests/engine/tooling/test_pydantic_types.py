@@ -16,6 +16,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.engine.tooling.definition import FunctionTool
 from mustcall.engine.tooling.pydantic_types import uses_pydantic
 from mustcall.engine.tooling.reading import Unfit
+from mustcall.engine.tooling.roster import read_tools
 
 CONTEXT = ToolContext(call=ToolCall(id="c1", name="t", arguments_json="{}"))
 
@@ -281,6 +282,12 @@ def test_pydantics_advice_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(ConfigError, match=r"the parameter 'where' has no JSON schema: Please use another type\.; use"):
         tool(mixed)
+
+    def own(where: Refused) -> None:
+        """Own."""
+
+    with pytest.raises(ConfigError, match=r"the parameter 'where' is of the type Refused.*\(Please use another type"):
+        read_tools([own])
 
     def alone(where: list[Opaque]) -> None:
         """Alone."""

@@ -19,7 +19,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.engine.tooling.definition import Approve, Check, FunctionTool, ToolContext, ToolSettings, is_async
 from mustcall.engine.tooling.docstrings import read_docstring
 from mustcall.engine.tooling.injecting import Fill, filling, takes_context
-from mustcall.engine.tooling.pydantic_types import is_field
+from mustcall.engine.tooling.pydantic_types import is_field, reason_of, uses_pydantic
 from mustcall.engine.tooling.reading import ArgumentReader, ToolParameter, reader_for
 
 __all__ = ["DecoratedTool", "tool"]
@@ -88,7 +88,7 @@ class DecoratedTool(FunctionTool, Generic[P, R]):
             if name not in made._fills:
                 raise ConfigError(
                     f"tool {self.name!r}: the parameter {name!r} is of the type {kind.__name__}, which has no JSON "
-                    f"schema; use plain types, dataclasses, TypedDicts or msgspec structs, give the schema "
+                    f"schema{_why(kind)}; use plain types, dataclasses, TypedDicts or msgspec structs, give the schema "
                     "with FunctionTool, or give the agent deps of that type"
                 )
         return made
@@ -174,9 +174,19 @@ def _parameters(function: Callable[..., Any], called: str, told: dict[str, str])
     for name, parameter in signature.parameters.items():
         if parameter.kind in _UNNAMED:
             raise ConfigError(f"tool {called!r}: the parameter {parameter} cannot be filled by name; give it a name")
+        if name not in hints and name == "self":
+            raise ConfigError(
+                f"tool {called!r}: `self` cannot be filled in; pass the method of an object, like "
+                f"tool(thing.{called}), instead of the class's"
+            )
         if name not in hints:
             raise ConfigError(f"tool {called!r}: the parameter {name!r} has no type; write one, like `{name}: str`")
         said, hint = _said(hints[name])
+        if any(map(takes_context, get_args(hint))):
+            raise ConfigError(
+                f"tool {called!r}: the parameter {name!r} always gets the context of its call; write "
+                f"`{name}: ToolContext`, got {hint}"
+            )
         default: Any = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
         if is_field(default):
             said = said or default.description
@@ -207,6 +217,16 @@ def _has_schema(parameter: ToolParameter) -> bool:
     except ConfigError:
         return False
     return True
+
+
+def _why(kind: type[Any]) -> str:
+    """Return why a type of pydantic's has no schema, in brackets; other types have a name, and that is all."""
+    try:
+        reader_for("", [ToolParameter(name="value", hint=kind, default=msgspec.NODEFAULT)])
+    except ConfigError as error:
+        if isinstance(error.__cause__, Exception) and uses_pydantic(kind):
+            return f" ({reason_of(error.__cause__)})"
+    return ""
 
 
 def _unpacked(function: Callable[..., Any]) -> Callable[..., Any]:
