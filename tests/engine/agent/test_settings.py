@@ -162,6 +162,23 @@ def test_a_force_without_a_step_that_may_call() -> None:
     assert Agent(ScriptedModel(["text"]), tools=[count], max_steps=1).run_sync("go").force_satisfied is None
 
 
+def test_a_force_may_be_the_tool_itself() -> None:
+    """Rule 9: a tool, or the function it was made from, stands for its name; what is neither is an error at once."""
+
+    def plain(n: int) -> str:
+        """Plain."""
+        return str(n)
+
+    for force, name in ((count, "count"), (plain, "plain")):
+        model = ScriptedModel([Call(name, {"n": 1}), "done"])
+        assert Agent(model, tools=[count, plain]).run_sync("go", force=force).force_satisfied
+        assert model.requests[0].body["tool_choice"]["function"]["name"] == name
+    forces: list[Any] = [5, ["count"], FunctionTool]
+    for wrong in forces:
+        with pytest.raises(ConfigError, match="force must be True, False, a tool or its name, got"):
+            Agent(ScriptedModel(["x"]), tools=[count]).run_sync("go", force=wrong)
+
+
 def test_calls_that_fit_no_tool_satisfy_nothing() -> None:
     """Rule 9: a demanded call whose arguments the tool cannot take is not the call that was demanded."""
 

@@ -39,7 +39,7 @@ from mustcall.engine.spending.accounts import shared_meter
 from mustcall.engine.spending.budget_account import Budget, Metering
 from mustcall.engine.spending.metering import Meter
 from mustcall.engine.tooling.definition import Approve
-from mustcall.engine.tooling.roster import ToolLike, read_tools
+from mustcall.engine.tooling.roster import Force, ToolLike, read_tools
 from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.facts.controls import Controls, OnUnmet
 from mustcall.policy.facts.wording import Wording
@@ -187,7 +187,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: None = None,
         hops: int | None = None,
         check: bool = True,
@@ -201,7 +201,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: type[Asked] | Mapping[str, Any],
         hops: int | None = None,
         check: bool = True,
@@ -214,7 +214,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: Output | None = None,
         hops: int | None = None,
         check: bool = True,
@@ -223,10 +223,10 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
     ) -> RunResult[Any]:
         """Run until the model answers, and return the result.
 
-        `after` continues an earlier run, or its `history`. `force` demands a call of any tool (True) or of the named
-        tool (rule 9). `output` is the type or JSON schema of a structured answer; at most `hops` tool executions come
-        before it (default: from `controls`, 2). `deps` is the dependency of this run. With a `run_id` the run is
-        durable: the same id again continues the run, or returns the stored result without a model call.
+        `after` continues an earlier run, or its `history`. `force` demands a call of any tool (True) or of one, given
+        by its name or itself (rule 9). `output` is the type or JSON schema of a structured answer; at most `hops` tool
+        executions come before it (default: from `controls`, 2). `deps` is the dependency of this run. With a `run_id`
+        the run is durable: the same id again continues it, or returns the stored result without a model call.
 
         Raise `MustcallError` if there is no answer; with `check=False` return the failed run with `stopped` and
         `error`.
@@ -297,7 +297,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         *,
         run_id: str,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: Output | None = None,
         hops: int | None = None,
     ) -> None:
@@ -310,7 +310,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: None = None,
         hops: int | None = None,
         check: bool = True,
@@ -324,7 +324,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: type[Asked] | Mapping[str, Any],
         hops: int | None = None,
         check: bool = True,
@@ -337,7 +337,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: Any = None,
         hops: int | None = None,
         check: bool = True,
@@ -379,7 +379,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: None = None,
         hops: int | None = None,
         run_id: str | None = None,
@@ -393,7 +393,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: type[Asked] | Mapping[str, Any],
         hops: int | None = None,
         run_id: str | None = None,
@@ -406,7 +406,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: Output | None = None,
         hops: int | None = None,
         run_id: str | None = None,

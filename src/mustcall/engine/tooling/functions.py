@@ -22,7 +22,7 @@ from mustcall.engine.tooling.injecting import Fill, filling, takes_context
 from mustcall.engine.tooling.pydantic_types import is_field, reason_of, uses_pydantic
 from mustcall.engine.tooling.reading import ArgumentReader, ToolParameter, reader_for
 
-__all__ = ["DecoratedTool", "tool"]
+__all__ = ["DecoratedTool", "name_for", "tool"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,7 +42,7 @@ class DecoratedTool(FunctionTool, Generic[P, R]):
         settings: ToolSettings,
         deps_type: type[Any] | None = None,
     ) -> None:
-        called = name or getattr(_unpacked(function), "__name__", type(function).__name__)
+        called = name or name_for(function)
         if _generates(_unpacked(function)):
             raise ConfigError(f"tool {called!r} is a generator, whose body no call runs; return the result")
         told = read_docstring(inspect.getdoc(_unpacked(function)))
@@ -161,6 +161,11 @@ def tool(
         return DecoratedTool(wanted, name=name, description=description, settings=settings)
 
     return made if function is None else made(function)
+
+
+def name_for(function: Callable[..., Any]) -> str:
+    """Return the name of the tool that is made from a function, where it is given no other."""
+    return getattr(_unpacked(function), "__name__", type(function).__name__)
 
 
 def _parameters(function: Callable[..., Any], called: str, told: dict[str, str]) -> list[ToolParameter]:
