@@ -23,7 +23,9 @@ from mustcall.engine.agent.reading import (
     checks_answers,
     is_small_model,
     metering_of,
+    read_list,
     read_setting,
+    read_upstream,
     the_caller,
 )
 from mustcall.engine.agent.run_making import After, RulesOf, RunMaker
@@ -131,7 +133,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         if budget is None and (session is not None or meter is not None):
             budget = Budget()  # counts, and caps nothing
         self.upstream = the_caller(upstream, caller, planned=planner is not None)
-        self.planner = planner if isinstance(planner, Upstream | None) else Upstream(planner)
+        self.planner = None if planner is None else read_upstream("planner", planner)
         self.model = model or self.upstream.model
         self.output: type[Any] | None = output
         self.deps = deps
@@ -139,7 +141,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         self.tools = read_tools(tools, self.deps_type)
         small = is_small_model(self.upstream, self.model)
         unmet = read_setting("on_unmet", OnUnmet, on_unmet)
-        given = tuple(rules)
+        given = read_list("rules", rules)
         self.rules = tuple(each for each in given if isinstance(each, GroundingRule))
         #: Rules that depend on what a run is given.
         self._rules_of = tuple(each for each in given if not isinstance(each, GroundingRule))
@@ -159,10 +161,10 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
             timeout=timeout,
             approve=approve,
             stateful=self.upstream.stateful,
-            hooks=tuple(hooks),
-            before=tuple(before_step),
-            after=tuple(after_step),
-            required=tuple(required_steps),
+            hooks=read_list("hooks", hooks),
+            before=read_list("before_step", before_step),
+            after=read_list("after_step", after_step),
+            required=read_list("required_steps", required_steps),
             compaction=compaction,
             metering=metering_of(budget, self.upstream, meter or shared_meter()),
             session=session,

@@ -167,7 +167,12 @@ class RunMaker(Generic[Deps]):
 
     def _rules_for(self, deps: Any) -> Iterable[GroundingRule]:
         """Return the rules of a run that depend on what it is given; raise `ConfigError` for those that cannot be."""
-        rules = tuple(rule for rules_of in self._rules_of for rule in rules_of(deps))
+        rules: list[GroundingRule] = []
+        for rules_of in self._rules_of:
+            given: Any = rules_of(deps)
+            if not isinstance(given, Iterable):
+                raise ConfigError(f"rules: {rules_of!r} must return a list of GroundingRules, got {given!r}")
+            rules += given
         check_rules(rules)
         return rules
 
