@@ -43,6 +43,16 @@ def test_docs_import_from_public_places_only() -> None:
     assert [one for one in sorted(named) if one[1] != "mustcall" and not one[1].startswith(public)] == []
 
 
+def test_what_the_library_page_makes_can_be_imported() -> None:
+    """Each class that the page on the library makes an object of is importable from the package or its test kit."""
+    page = (Path(__file__).parents[1] / "docs" / "library.md").read_text(encoding="utf-8")
+    made = set(re.findall(r"(?<![\w.])([A-Z][a-z]\w+)\(", page))
+    elsewhere = re.findall(r"^from (?!mustcall import)[\w.]+ import (.*)|^class (\w+)", page, re.MULTILINE)
+    others = {"Field", *re.findall(r"\w+", " ".join(map(" ".join, elsewhere)))}  # `Field` is pydantic's
+    assert len(made - others) > 10
+    assert sorted(name for name in made - others if not hasattr(mustcall, name)) == []
+
+
 def test_no_other_name_is_there() -> None:
     """A name that is not public is an ordinary AttributeError."""
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):

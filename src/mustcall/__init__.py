@@ -90,6 +90,8 @@ if TYPE_CHECKING:
     from mustcall.engine.tooling.outcomes import CallStatus, ExecutedCall
     from mustcall.policy.facts.controls import Controls, Limits
     from mustcall.policy.facts.controls import OnUnmet as OnUnmet
+    from mustcall.policy.facts.controls import ToolControls as ToolControls
+    from mustcall.policy.facts.wording import Wording as Wording
     from mustcall.policy.failures.breaker import BreakerRule as BreakerRule
     from mustcall.policy.history.compaction import Compaction as Compaction
     from mustcall.policy.limits.budget import Caps
@@ -195,7 +197,8 @@ _HOMES = {
     "mustcall.policy.failures.breaker": ("BreakerRule",),
     "mustcall.policy.history.compaction": ("Compaction",),
     "mustcall.policy.limits.budget": ("Caps", "ModelPrice", "Price", "TurnCap"),
-    "mustcall.policy.facts.controls": ("Controls", "Limits", "OnUnmet"),
+    "mustcall.policy.facts.controls": ("Controls", "Limits", "OnUnmet", "ToolControls"),
+    "mustcall.policy.facts.wording": ("Wording",),
     "mustcall.policy.words.grounding": ("GroundingRule",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from mustcall import Agent
 from mustcall.core.errors import ConfigError, LedgerUnavailable
+from mustcall.gateway.config.settings import load_settings
 from mustcall.ledger import ContentsKept, default_place, open_ledger
+from mustcall.testing import ScriptedModel
 
 
 @pytest.mark.parametrize(
@@ -37,6 +40,19 @@ def test_a_place_that_is_none(place: str) -> None:
     """What is neither a file nor PostgreSQL is refused with what would do."""
     with pytest.raises(ConfigError, match="postgresql://"):
         open_ledger(place)
+
+
+@pytest.mark.parametrize("place", [":memory:", "sqlite:///:memory:", Path(":memory:")])
+def test_a_ledger_in_memory_is_refused(place: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each connection would have a database of its own, so nothing would be durable; no file of that name is made."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="a ledger in memory keeps nothing; give the path of a file"):
+        open_ledger(place)
+    with pytest.raises(ConfigError, match="a ledger in memory"):
+        Agent(ScriptedModel(["x"]), ledger=place).run_sync("x", run_id="r")
+    with pytest.raises(ConfigError, match="a ledger in memory"):
+        load_settings(None, upstream_flags=("chat=http://127.0.0.1:9",), ledger=str(place), environment={})
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_an_unopened_ledger_says_so(place: str) -> None:

@@ -1,6 +1,7 @@
 """Rules 12 to 19: which tool the user's latest words call for."""
 
 import re
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,6 +25,7 @@ from mustcall.policy.words.grounding import (
     matching_rules,
     offered_tool,
 )
+from mustcall.policy.words.signs import MessageSign
 
 HERO = GroundingRule(name="hero", triggers="hero os|hero_*", tool="search_hero_docs")
 DOCS = Tool(name="search_hero_docs")
@@ -304,6 +306,44 @@ def test_good_rules_pass() -> None:
     assert rule.triggers == ("c++", "hero os")
     with pytest.raises(msgspec.ValidationError, match="unknown field `pattern`"):
         msgspec.convert({**table, "pattern": "x"}, GroundingRule)
+
+
+def test_a_rule_may_be_written_with_lists() -> None:
+    """Rule 12: lists and sets of triggers and signs, and one sign alone, are what a tuple of them is."""
+    loose: Any = {"triggers": ["a b", "c"], "signs": "sum"}
+    written = GroundingRule(name="x", tool="t", **loose)
+    assert written == GroundingRule(name="x", tool="t", triggers=("a b", "c"), signs=(MessageSign.SUM,))
+    assert hash(written) == hash(GroundingRule(name="x", tool="t", triggers=("a b", "c"), signs=(MessageSign.SUM,)))
+    assert written.signs[0] is MessageSign.SUM
+    assert [match.rule for match in matching_rules([written], ask(user("do a b now")))] == [written]
+    assert msgspec.convert({"name": "x", "tool": "t", "triggers": ["a b", "c"]}, GroundingRule).triggers == ("a b", "c")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"signs": ["smu"]}, "grounding rule 'x': there is no sign 'smu'; there are: sum, file; did you mean 'sum'?"),
+        ({"signs": 5}, "grounding rule 'x': signs must be a list, got 5"),
+        ({"triggers": 5}, "grounding rule 'x': triggers must be a phrase or a list of them, got 5"),
+        ({"triggers": ["a", 5]}, "grounding rule 'x': triggers must be a phrase or a list of them, got ['a', 5]"),
+        ({"tool": print}, "grounding rule 'x': tool must be the name of a tool, got <built-in"),
+        ({"directive": 5}, "grounding rule 'x': directive must be str, got 5"),
+        ({"name": 5}, "grounding rule: name must be str, got 5"),
+    ],
+)
+def test_a_rule_of_wrong_types_is_refused_where_it_is_made(wrong: Any, said: str) -> None:
+    """Rule 12: what would fail in the middle of a run is a configuration error that names the rule."""
+    fields: dict[str, Any] = {"name": "x", "triggers": "a", "tool": "t", **wrong}
+    with pytest.raises(ConfigError) as raised:
+        GroundingRule(**fields)
+    assert raised.value.message.startswith(said)
+
+
+def test_what_is_no_rule_is_refused() -> None:
+    """Rule 12: anything else among the rules is a configuration error."""
+    rules: Any = [HERO, "hero"]
+    with pytest.raises(ConfigError, match="rules must be GroundingRule, got 'hero'"):
+        check_rules(rules)
 
 
 @pytest.mark.parametrize("trigger", ["*a*b*c*d", "a* b* c*", "*ab", "x* *y", "hero os"])

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from mustcall import Agent, tool
 from mustcall.core.errors import ConfigError, ToolError
 from mustcall.core.parts import Image, Text
 from mustcall.engine.tooling.definition import SourcedTool, ToolSource
+from mustcall.testing import Call, ScriptedModel
 from mustcall.toolkit.mcp import McpServer, _Listed, legal_name
 from support.counting import counted_lines
 
@@ -164,7 +166,7 @@ async def test_closing_may_be_cancelled(tmp_path: Path, begun: bool) -> None:
     await asyncio.wait({closing}, timeout=120)
     assert closing.cancelled()
     assert not is_running(number)
-    assert server._said is None
+    assert server._running == {}
     gc.collect()  # a file that is still open would be an error
 
 
@@ -173,11 +175,124 @@ async def test_a_cancellation_is_not_lost_while_a_server_is_given_up() -> None:
     server = McpServer(shlex.join([sys.executable, "-c", "import time; time.sleep(600)"]), start=0.01)
     opening = asyncio.create_task(server.open())
     await asyncio.sleep(0)
-    await server._leave.wait()
+    (running,) = server._running.values()
+    await running.leave.wait()
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
-    assert server._said is None
+    assert running.said.closed
+    assert server._running == {}
+
+
+async def test_a_server_ends_with_its_last_user(tmp_path: Path) -> None:
+    """Whoever opens a server that is open uses the same process, which ends when each of them has closed it."""
+    pid = tmp_path / "pid"
+    server = McpServer(f"{PLAIN} --pid {shlex.quote(str(pid))}", start=_STARTS)
+    await asyncio.gather(server.open(), server.open())
+    await server.open()
+    number = int(pid.read_text(encoding="utf-8"))
+    for _ in range(2):
+        await server.close()
+        assert (await server.call("add", {"a": 1, "b": 1})).content == (Text(text="2"),)
+    assert int(pid.read_text(encoding="utf-8")) == number
+    await server.close()
+    assert not is_running(number)
+    await server.open()
+    again = int(pid.read_text(encoding="utf-8"))
+    assert again != number
+    await server.close()
+    assert not is_running(again)
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["the first", "the second"])
+async def test_a_user_who_is_cancelled_takes_the_server_from_nobody(tmp_path: Path, which: int) -> None:
+    """One of two who wait for a server is cancelled: the other gets it, and the last to close it ends it."""
+    pid = tmp_path / "pid"
+    server = McpServer(f"{PLAIN} --pid {shlex.quote(str(pid))}", start=_STARTS)
+    opening = [asyncio.create_task(server.open()) for _ in range(2)]
+    await asyncio.sleep(0)
+    opening[which].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening[which]
+    await opening[1 - which]
+    assert not (await server.call("add", {"a": 1, "b": 1})).is_error
+    number = int(pid.read_text(encoding="utf-8"))
+    await server.close()
+    assert not is_running(number)
+    assert server._running == {}
+
+
+async def test_a_start_that_all_give_up_leaves_nothing(tmp_path: Path) -> None:
+    """Everybody who waits for a server is cancelled: its process is ended, and it can be opened again."""
+    pid = tmp_path / "pid"
+    written = (
+        f"from pathlib import Path; import os, time; Path({str(pid)!r}).write_text(str(os.getpid())); time.sleep(600)"
+    )
+    server = McpServer(shlex.join([sys.executable, "-c", written]), start=_STARTS)
+    opening = [asyncio.create_task(server.open()) for _ in range(2)]
+    async with asyncio.timeout(120):
+        while not (pid.exists() and pid.read_text(encoding="utf-8")):  # noqa: ASYNC110  another process writes it
+            await asyncio.sleep(0.01)
+    for each in opening:
+        each.cancel()
+    assert [type(each) for each in await asyncio.gather(*opening, return_exceptions=True)] == [
+        asyncio.CancelledError,
+        asyncio.CancelledError,
+    ]
+    assert not is_running(int(pid.read_text(encoding="utf-8")))
+    assert server._running == {}
+
+
+async def test_a_failed_start_is_told_to_all() -> None:
+    """Everybody who waits for a server that cannot start is told why, and it can be tried again."""
+    server = McpServer(f"{sys.executable} -c 'import sys; sys.exit(\"bad luck\")'", start=_STARTS)
+    for _ in range(2):
+        told = await asyncio.gather(server.open(), server.open(), return_exceptions=True)
+        assert [type(each) for each in told] == [ConfigError, ConfigError]
+        assert ["bad luck" in str(each) for each in told] == [True, True]
+    assert server._running == {}
+
+
+def test_each_event_loop_has_a_process_of_its_own(tmp_path: Path) -> None:
+    """A server that is open in one event loop can be opened in another: in a thread, or after a loop that ended."""
+    server = McpServer(f"{PLAIN} --pid {shlex.quote(str(tmp_path / 'pid'))}", start=_STARTS)
+
+    async def use(inside: bool) -> list[int]:
+        await server.open()
+        numbers = [int((tmp_path / "pid").read_text(encoding="utf-8"))]
+        if inside:
+            numbers += await asyncio.to_thread(lambda: asyncio.run(use(inside=False)))
+        assert not (await server.call("add", {"a": 1, "b": 1})).is_error
+        await server.close()
+        return numbers
+
+    async def forget() -> list[int]:
+        await server.open()
+        return [int((tmp_path / "pid").read_text(encoding="utf-8"))]
+
+    numbers = [*asyncio.run(use(inside=True)), *asyncio.run(forget()), *asyncio.run(use(inside=False))]
+    assert len(set(numbers)) == len(numbers) == 4
+    assert [number for number in numbers if is_running(number)] == []
+    assert server._running == {}
+
+
+async def test_agents_share_a_server() -> None:
+    """The run of an agent that is a tool of another one leaves their server open; runs side by side share it."""
+    server = McpServer(PLAIN, start=_STARTS)
+    add = Call("add", {"a": 1, "b": 2})
+    helper = Agent(ScriptedModel([add, "3"]), tools=[server])
+
+    @tool
+    async def ask_helper(question: str) -> str:
+        """Ask another agent."""
+        return (await helper.run(question)).text
+
+    main = Agent(ScriptedModel([Call("ask_helper", {"question": "1+2?"}), add, "done"]), tools=[server, ask_helper])
+    assert [(call.name, call.ok) for call in (await main.run("x")).calls] == [("ask_helper", True), ("add", True)]
+    agents = [Agent(ScriptedModel([add, "3"]), tools=[server]) for _ in range(3)]
+    results = await asyncio.gather(*(agent.run("x") for agent in agents))
+    assert [[call.ok for call in result.calls] for result in results] == [[True]] * 3
+    assert server._running == {}
 
 
 async def test_what_cannot_be_started() -> None:

@@ -16,6 +16,8 @@ __all__ = ["OFF", "default_contents", "default_place", "open_ledger", "read_cont
 #: The word for no ledger at all.
 OFF = "off"
 _POSTGRES = ("postgresql://", "postgres://")
+#: SQLite's word for a database that only one connection sees, and that ends with it.
+_MEMORY = ":memory:"
 
 
 def default_place(environment: Mapping[str, str] | None = None) -> str:
@@ -68,6 +70,10 @@ def open_ledger(
     if "://" in path:
         scheme = path.partition("://")[0]
         raise ConfigError(f"a ledger is a file or a postgresql:// URL, not {scheme}://")
+    if path == _MEMORY:
+        raise ConfigError(
+            "a ledger in memory keeps nothing; give the path of a file, such as one in a temporary folder"
+        )
     if not path or path == OFF:
         raise ConfigError("no ledger is named: give a path or a postgresql:// URL")
     return Ledger(SqliteStore(Path(path).expanduser(), make=make), contents=contents, limit=limit, cipher=cipher)

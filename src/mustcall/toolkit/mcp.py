@@ -2,9 +2,10 @@
 
 The official SDK (extra `mustcall[mcp]`) starts the process and speaks the protocol; it is imported when a server is
 opened. A session belongs to one task for all its life, as the SDK wants it, so each server has a task of its own that
-others hand their calls to. A server that cannot be started is a `ConfigError`; one that dies, hangs or answers nonsense
-later on is a `ToolError` for that call, and the conversation goes on. What the server writes to standard error is kept
-for the error message and shown to nobody otherwise.
+others hand their calls to. All users in one event loop share one process, which ends when the last of them closes it;
+another event loop has another. A server that cannot be started is a `ConfigError`; one that dies, hangs or answers
+nonsense later on is a `ToolError` for that call, and the conversation goes on. What the server writes to standard error
+is kept for the error message and shown to nobody otherwise.
 
 A name that not every wire takes is made legal here and mapped back when the tool is called.
 """
@@ -16,6 +17,7 @@ import shlex
 import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar, cast
 
 import msgspec
@@ -79,8 +81,34 @@ class _Returned(msgspec.Struct, rename="camel"):
     is_error: bool = False
 
 
+class _Running:
+    """One process of a server, from its start on, for the users of one event loop."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self.leave = asyncio.Event()
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.session: ClientSession | None = None
+        self.task: asyncio.Task[None] | None = None
+        said = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  closed with the server
+        self.said = cast("TextIO", said)  # what it is, by another name
+
+    @property
+    def can_be_joined(self) -> bool:
+        """Whether it is ready, or may still become so."""
+        return not self.ready.done() or (not self.ready.cancelled() and self.ready.exception() is None)
+
+    def last_words(self) -> str:
+        """Return the last line the server wrote to its standard error."""
+        if self.said.closed:
+            return ""
+        self.said.seek(0)
+        lines = [line.strip() for line in self.said if line.strip()]
+        return lines[-1][:_LAST_WORDS] if lines else ""
+
+
 class McpServer:
-    """One server: a `ToolSource` for agents.
+    """One server: a `ToolSource` for agents, of which many can share it.
 
     `command` is split as a shell would split it, and run without one. `start` and `patience` are seconds: to be ready,
     and for one call. `taken` are the names that other tools have already: a tool of such a name gets the server's in
@@ -97,10 +125,8 @@ class McpServer:
         self._taken = set[str]() if taken is None else taken
         self._originals: dict[str, str] = {}
         self._given: dict[str, str] = {}
-        self._session: ClientSession | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._leave = asyncio.Event()
-        self._said: TextIO | None = None
+        self._naming = Lock()
+        self._running: dict[asyncio.AbstractEventLoop, _Running] = {}
 
     @property
     def name(self) -> str:
@@ -108,30 +134,27 @@ class McpServer:
         return self._command
 
     async def open(self) -> None:
-        """Start the server and wait until it is ready."""
-        if self._task is not None:
-            return
+        """Start the server, unless another user in this event loop has, and wait until it is ready.
+
+        Each `open` that returns is followed by one `close`. One that raises, or is cancelled, has closed its own.
+        """
         _require_sdk()
-        self._leave = asyncio.Event()
-        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        said = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  closed in close()
-        self._said = cast("TextIO", said)  # what it is, by another name
-        self._task = asyncio.create_task(self._serve(ready), name=f"mcp {self._command}")
+        running = self._joined()
         try:
             async with asyncio.timeout(self._start):
-                await asyncio.wait({ready})  # cancelled here, it stays: whoever sets it finds it as it was
-            ready.result()
+                await asyncio.wait({running.ready})  # cancelled here, it stays: whoever sets it finds it as it was
+            running.ready.result()
         except TimeoutError:
-            await self._fail(f"was not ready after {self._start:g} s")
+            await self._fail(running, f"was not ready after {self._start:g} s")
         except FileNotFoundError:
-            await self._fail(f"cannot be started: there is no program {self._words[0]!r}")
+            await self._fail(running, f"cannot be started: there is no program {self._words[0]!r}")
         except OSError as error:
-            await self._fail(f"cannot be started: {error.strerror or error}")
+            await self._fail(running, f"cannot be started: {error.strerror or error}")
         except asyncio.CancelledError:
-            await self.close()
+            await self._release(running)
             raise
         except Exception as error:  # noqa: BLE001  whatever the SDK makes of a server that is none
-            await self._fail(f"does not speak MCP ({_first_line(error)})")
+            await self._fail(running, f"does not speak MCP ({_first_line(error)})")
 
     async def list(self) -> Sequence[SourcedTool]:
         """Return the server's tools under legal names."""
@@ -153,7 +176,8 @@ class McpServer:
             raise ConfigError(
                 f"the MCP server `{self._command}` does not list its tools: {_first_line(error)}"
             ) from None
-        return [self._offer(tool) for tool in listed]
+        with self._naming:
+            return [self._offer(tool) for tool in listed]
 
     async def call(self, name: str, arguments: JsonObject) -> ToolReturn:
         """Run one call; raise `ToolError` for a server that is gone, is silent, or fails."""
@@ -173,14 +197,40 @@ class McpServer:
         return ToolReturn(_contents(returned), returned.is_error)
 
     async def close(self) -> None:
-        """End the server: its input is closed, then it is ended, then killed, each within seconds.
+        """End the server if nobody else uses it: its input is closed, then it is ended, then killed, within seconds.
 
         A cancellation takes effect after that. The task that ends the server is not cancelled itself: it would wait for
         a process that nobody ends.
         """
-        task, self._task, self._session = self._task, None, None
-        self._leave.set()
+        running = self._running.get(asyncio.get_running_loop())
+        if running is not None:
+            await self._release(running)
+
+    def _joined(self) -> _Running:
+        """Return what runs in this event loop, with one user more; start it where nothing does."""
+        for loop, left in list(self._running.items()):
+            if loop.is_closed():  # it ended the server's task, and nobody can close it any more
+                left.said.close()
+                self._running.pop(loop, None)
+        loop = asyncio.get_running_loop()
+        running = self._running.get(loop)
+        if running is None or not running.can_be_joined:
+            running = self._running[loop] = _Running()
+            running.task = asyncio.create_task(self._serve(running), name=f"mcp {self._command}")
+        running.users += 1
+        return running
+
+    async def _release(self, running: _Running) -> None:
+        """Take one user from what runs, and end it after the last one."""
+        running.users -= 1
+        if running.users > 0:
+            return
+        loop = asyncio.get_running_loop()
+        if self._running.get(loop) is running:
+            del self._running[loop]
+        running.leave.set()
         cancelled: asyncio.CancelledError | None = None
+        task = running.task
         while task is not None and not task.done():
             try:
                 await asyncio.wait({task})
@@ -188,24 +238,22 @@ class McpServer:
                 cancelled = error
         if task is not None and not task.cancelled():
             task.exception()  # seen: how a server ends is nobody's concern any more
-        if self._said is not None:
-            self._said.close()
-            self._said = None
+        running.said.close()
         if cancelled is not None:
             raise cancelled
 
-    async def _serve(self, ready: "asyncio.Future[None]") -> None:
+    async def _serve(self, running: _Running) -> None:
         """Hold the session open until it is closed; all of it in this one task."""
         from mcp import ClientSession, StdioServerParameters, stdio_client  # noqa: PLC0415  the extra
 
-        assert self._said is not None  # opened just before
         command = StdioServerParameters(command=self._words[0], args=self._words[1:])
+        ready = running.ready
         try:
-            async with stdio_client(command, errlog=self._said) as streams, ClientSession(*streams) as session:
-                await self._initialize(session)
-                self._session = session
+            async with stdio_client(command, errlog=running.said) as streams, ClientSession(*streams) as session:
+                await self._initialize(session, running.leave)
+                running.session = session
                 ready.set_result(None)
-                await self._leave.wait()
+                await running.leave.wait()
         except BaseException as error:
             started = ready.done()
             if not started:
@@ -214,11 +262,11 @@ class McpServer:
             if started or isinstance(error, asyncio.CancelledError):  # the loop is ending
                 raise
         finally:
-            self._session = None
+            running.session = None
 
-    async def _initialize(self, session: "ClientSession") -> None:
+    async def _initialize(self, session: "ClientSession", leave: asyncio.Event) -> None:
         """Shake hands, unless nobody waits for it any more."""
-        hands, leaving = asyncio.ensure_future(session.initialize()), asyncio.ensure_future(self._leave.wait())
+        hands, leaving = asyncio.ensure_future(session.initialize()), asyncio.ensure_future(leave.wait())
         try:
             await asyncio.wait((hands, leaving), return_when=asyncio.FIRST_COMPLETED)
             if not hands.done():
@@ -230,9 +278,10 @@ class McpServer:
             await asyncio.gather(hands, leaving, return_exceptions=True)
 
     def _ready(self) -> "ClientSession":
-        if self._session is None:
+        running = self._running.get(asyncio.get_running_loop())
+        if running is None or running.session is None:
             raise ToolError("the MCP server has ended")
-        return self._session
+        return running.session
 
     def _offer(self, tool: _Listed) -> SourcedTool:
         name = self._given.get(tool.name)
@@ -251,19 +300,11 @@ class McpServer:
         settings = ToolSettings(timeout=self._patience + 1, side_effect=not reads)
         return SourcedTool(name=name, description=tool.description, schema=schema, settings=settings)
 
-    async def _fail(self, problem: str) -> None:
-        words = self._last_words()
-        await self.close()
+    async def _fail(self, running: _Running, problem: str) -> None:
+        words = running.last_words()
+        await self._release(running)
         said = f"; it said: {words}" if words else ""
         raise ConfigError(f"the MCP server `{self._command}` {problem}{said}")
-
-    def _last_words(self) -> str:
-        """Return the last line the server wrote to its standard error."""
-        if self._said is None:
-            return ""
-        self._said.seek(0)
-        lines = [line.strip() for line in self._said if line.strip()]
-        return lines[-1][:_LAST_WORDS] if lines else ""
 
 
 def legal_name(name: str) -> str:

@@ -2,8 +2,10 @@
 
 import datetime as dt
 import re
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -18,6 +20,7 @@ from mustcall import (
     Controls,
     ForceUnmet,
     FunctionTool,
+    GroundingRule,
     InvalidRequest,
     Limits,
     Message,
@@ -36,6 +39,9 @@ from mustcall.testing import Call, Say, ScriptedModel, Turn
 def count(n: int) -> str:
     """Count."""
     return f"counted {n}"
+
+
+RULE = GroundingRule(name="r", triggers="x", tool="count")
 
 
 @pytest.mark.parametrize(
@@ -64,12 +70,53 @@ def count(n: int) -> str:
         ({"before_step": [3]}, "before_step must be functions, got 3"),
         ({"approve": 3}, "approve must be functions, got 3"),
         ({"rules": [3]}, "rules must be functions, got 3"),
+        ({"hooks": print}, "hooks must be a list: hooks=[…], got <built-in function print>"),
+        ({"before_step": print}, "before_step must be a list: before_step=[…], got <built-in"),
+        ({"after_step": print}, "after_step must be a list: after_step=[…], got <built-in"),
+        ({"rules": RULE}, "rules must be a list: rules=[…], got GroundingRule(name='r'"),
+        ({"required_steps": 3}, "required_steps must be a list: required_steps=[…], got 3"),
+        ({"required_steps": "count"}, "required_steps must be a list: required_steps=['count'], got 'count'"),
+        ({"planner": 3}, "planner must be an Upstream or its address, got 3"),
     ],
 )
 def test_a_wrong_type_is_an_error_at_once(settings: dict[str, Any], said: str) -> None:
     """The setting, what it may be and what it is."""
     with pytest.raises(ConfigError, match=re.escape(said)):
         Agent(ScriptedModel(), **settings)
+
+
+@pytest.mark.parametrize("settings", [{"upstream": 5}, {"planner": ScriptedModel(), "caller": 5}])
+def test_what_is_no_upstream(settings: dict[str, Any]) -> None:
+    """An agent on what is neither an upstream nor an address is an error at once, with the value."""
+    with pytest.raises(ConfigError, match="must be an Upstream or its address, got 5"):
+        Agent(**settings)
+
+
+async def test_a_run_id_that_is_no_text(tmp_path: Path) -> None:
+    """The id of a run is a text in each method that takes one, and nothing is sent or written for another."""
+    model = ScriptedModel(["x"])
+    agent = Agent(model, ledger=tmp_path / "ledger.db")
+    wrong: Any = 5
+
+    async def stream() -> None:
+        async with agent.stream("x", run_id=wrong) as events:
+            async for event in events:
+                raise AssertionError(event)
+
+    starts = (lambda: agent.run("x", run_id=wrong), lambda: agent.resume(wrong), stream)
+    for start in (*starts, lambda: agent.submit("x", run_id=wrong)):
+        with pytest.raises(ConfigError, match="run_id must be str, got 5"):
+            await start()
+    assert model.requests == []
+    assert not (tmp_path / "ledger.db").exists()
+
+
+def test_rules_of_a_run_that_are_no_list() -> None:
+    """A function that gives the rules of a run gives a list of them; anything else is an error that names it."""
+    wrong: list[tuple[Any, str]] = [(RULE, "must return a list of GroundingRules, got"), ([3], "must be GroundingRule")]
+    for given, said in wrong:
+        with pytest.raises(ConfigError, match=said):
+            Agent(ScriptedModel(["x"]), tools=[count], rules=[Mock(return_value=given)]).run_sync("x")
 
 
 #: No number of calls.
@@ -160,6 +207,23 @@ def test_a_force_without_a_step_that_may_call() -> None:
     result = Agent(model, tools=[count], max_steps=1).run_sync("go", force="count")
     assert (result.text, result.force_satisfied) == ("just text", False)
     assert Agent(ScriptedModel(["text"]), tools=[count], max_steps=1).run_sync("go").force_satisfied is None
+
+
+def test_a_force_may_be_the_tool_itself() -> None:
+    """Rule 9: a tool, or the function it was made from, stands for its name; what is neither is an error at once."""
+
+    def plain(n: int) -> str:
+        """Plain."""
+        return str(n)
+
+    for force, name in ((count, "count"), (plain, "plain")):
+        model = ScriptedModel([Call(name, {"n": 1}), "done"])
+        assert Agent(model, tools=[count, plain]).run_sync("go", force=force).force_satisfied
+        assert model.requests[0].body["tool_choice"]["function"]["name"] == name
+    forces: list[Any] = [5, ["count"], FunctionTool]
+    for wrong in forces:
+        with pytest.raises(ConfigError, match="force must be True, False, a tool or its name, got"):
+            Agent(ScriptedModel(["x"]), tools=[count]).run_sync("go", force=wrong)
 
 
 def test_calls_that_fit_no_tool_satisfy_nothing() -> None:

@@ -1,15 +1,26 @@
 """Hooks around each step: what they see, what they may change, and what their failures do."""
 
+from typing import Any
+
 import pytest
 
-from mustcall import Agent, ConfigError, Options, StepChange, StepView, Stopped
+from mustcall import Agent, ConfigError, Options, StepChange, StepView, Stopped, tool
 from mustcall.testing import Call, ScriptedModel
 from support.agents import get_weather
+
+#: Of no type that a field of a change has.
+WRONG: Any = 5
+TEXT: Any = "hot"
 
 
 def shout(text: str) -> str:
     """Say it louder."""
     return text.upper()
+
+
+def verify(text: str) -> bool:
+    """No tool of any agent here."""
+    return bool(text)
 
 
 async def test_hooks_see_each_step() -> None:
@@ -85,3 +96,60 @@ async def test_a_hook_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ConfigError, match="enough"):
         await Agent(model, before_step=[stop]).run("Go")
     assert len(model.requests) == 1
+
+
+async def test_tools_may_be_named_by_themselves() -> None:
+    """A change may hold the tools themselves, as they were given to the agent, in place of their names."""
+
+    @tool
+    def whisper(text: str) -> str:
+        """Say it quietly."""
+        return text.lower()
+
+    model = ScriptedModel([Call("shout", {"text": "a"}), Call("whisper", {"text": "A"}), "Done."])
+    offered: list[StepChange | None] = [
+        StepChange(tools=[shout, whisper], force=shout),
+        StepChange(tools={"whisper"}, force=whisper),
+        StepChange(tools=[]),
+    ]
+    agent = Agent(model, tools=[get_weather, shout, whisper], before_step=[lambda step: offered[step.number - 1]])
+    result = await agent.run("Go")
+    names = [[each["function"]["name"] for each in one.body.get("tools", [])] for one in model.requests]
+    assert names == [["shout", "whisper"], ["whisper"], []]
+    assert [call.name for call in result.calls] == ["shout", "whisper"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"tools": ["shout"]}, "must return a StepChange or None, got {'tools': ['shout']}"),
+        (False, "must return a StepChange or None, got False"),
+        (StepChange, "must return a StepChange or None, got <class"),
+        (StepChange(tools="shout"), "tools must be a list of tools or their names, got 'shout'; write tools=['shout']"),
+        (StepChange(tools=WRONG), "tools must be a list of tools or their names, got 5"),
+        (StepChange(tools=[WRONG]), "tools must be a list of tools or their names, got 5 in it"),
+        (StepChange(tools=["shuot"]), "tools names 'shuot', which is not on offer; on offer: get_weather, shout"),
+        (StepChange(tools=[verify]), "tools names 'verify', which is not on offer; on offer: get_weather, shout"),
+        (StepChange(force=WRONG), "force must be True, False, a tool or its name, got 5"),
+        (StepChange(force="shuot"), "force names 'shuot', which is not on offer; on offer: get_weather, shout"),
+        (StepChange(instructions=WRONG), "instructions must be str, got 5"),
+        (StepChange(options=WRONG), "options must be Options, got 5"),
+        (StepChange(options=Options(temperature=TEXT)), "options: Expected `float | null`, got `str`"),
+    ],
+)
+async def test_what_a_hook_may_not_return(change: Any, said: str) -> None:
+    """A change that cannot be made ends the run before anything is sent, with the hook's name: a guard stays closed."""
+
+    def guard(_: StepView[None]) -> Any:
+        return change
+
+    async def late(step: StepView[None]) -> Any:
+        return guard(step)
+
+    model = ScriptedModel(["Hi."])
+    for hook in (guard, late):
+        with pytest.raises(ConfigError) as raised:
+            await Agent(model, tools=[get_weather, shout], before_step=[hook]).run("Go")
+        assert raised.value.message.startswith(f"the before_step hook {hook.__name__!r}: ")
+        assert said in raised.value.message
+    assert model.requests == []

@@ -1,11 +1,13 @@
 """The shapes of structured answers: schemas from types, values from texts."""
 
+import sys
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 import pydantic
 import pytest
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.tools import Tool
@@ -50,6 +52,49 @@ class Model(pydantic.BaseModel):
         return value
 
 
+@pydantic_dataclass
+class Payment:
+    """A dataclass of pydantic's with a rule no schema tells."""
+
+    euros: int
+
+    @pydantic.field_validator("euros")
+    @classmethod
+    def positive(cls, value: int) -> int:
+        """Take positive amounts."""
+        assert value > 0, "euros must be positive"
+        return value
+
+
+@dataclass
+class Team:
+    """A dataclass that holds models and constraints of pydantic's."""
+
+    lead: Model
+    size: Annotated[int, pydantic.Field(ge=1)] = 1
+
+
+class Branch(pydantic.BaseModel):
+    """A model that holds others of its kind."""
+
+    name: str
+    children: "list[Branch]" = []
+
+
+@dataclass
+class Cat:
+    """One of two."""
+
+    kind: Literal["cat"]
+
+
+@dataclass
+class Dog:
+    """The other."""
+
+    kind: Literal["dog"]
+
+
 @pytest.mark.parametrize(
     ("output", "text", "value"),
     [
@@ -60,6 +105,14 @@ class Model(pydantic.BaseModel):
         (Leg, '{"start": "a"}', {"start": "a"}),
         (Model, '{"n": 2}', Model(n=2)),
         (list[Point], '{"value": [{"x": 1}]}', [Point(1)]),
+        (Payment, '{"euros": 1}', Payment(1)),
+        (Team, '{"lead": {"n": 2}}', Team(Model(n=2))),
+        (list[Model], '{"value": [{"n": 2}]}', [Model(n=2)]),
+        (dict[str, Model], '{"a": {"n": 2}}', {"a": Model(n=2)}),
+        (Model | None, '{"value": null}', None),
+        (Branch, '{"name": "a", "children": [{"name": "b"}]}', Branch(name="a", children=[Branch(name="b")])),
+        (Cat | Dog, '{"value": {"kind": "dog"}}', Dog("dog")),
+        (list[Cat | Dog], '{"value": [{"kind": "dog"}, {"kind": "cat"}]}', [Dog("dog"), Cat("cat")]),
         (int, '{"value": 3}', 3),
         ({"type": "object", "required": ["a"]}, '{"a": [1]}', {"a": [1]}),
         ({"type": "array", "items": {"type": "integer"}}, '{"value": [1]}', [1]),
@@ -79,7 +132,10 @@ def test_values(output: Any, text: str, value: Any) -> None:
         (Point, '{"x": 1', "complete"),
         (Point, '{"x": 1} and more', "JSON"),
         (Point, "", ""),
-        (Model, '{"n": 3}', "n: value_error"),
+        (Model, '{"n": 3}', "n: Value error, odd"),
+        (list[Model], '{"value": [{"n": 3}]}', "0.n: Value error, odd"),
+        (Payment, '{"euros": -500}', "euros: Assertion failed, euros must be positive"),
+        (Team, '{"lead": {"n": 2}, "size": 0}', "size"),
         (list[Point], "[]", "object"),
     ],
 )
@@ -115,6 +171,9 @@ def test_roots_are_objects() -> None:
     assert shape_of(Point).schema["properties"]["x"] == {"type": "integer"}
     assert "$ref" not in shape_of(Node).schema
     assert set(shape_of(Node).schema["$defs"]) == {"Node"}
+    assert shape_of(Branch).schema["type"] == "object"
+    assert set(shape_of(Branch).schema["$defs"]) == {"Branch"}
+    assert shape_of(dict[str, Model]).schema["additionalProperties"] == {"$ref": "#/$defs/Model"}
     assert shape_of(int).schema["properties"] == {"value": {"type": "integer"}}
 
 
@@ -127,6 +186,16 @@ def test_no_shape(output: Any) -> None:
     """What has no schema is said at once."""
     with pytest.raises(ConfigError, match="output"):
         shape_of(output)
+
+
+@pytest.mark.parametrize("output", [Cat | Dog, list[Opaque]])
+def test_no_shape_without_pydantic(output: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where pydantic is not in use, the message says in one line what to use instead, with no hook of msgspec's."""
+    monkeypatch.delitem(sys.modules, "pydantic")
+    with pytest.raises(ConfigError, match=r"has no JSON schema.*; use .*pydantic models") as raised:
+        shape_of(output)
+    assert "\n" not in raised.value.message
+    assert "schema_hook" not in raised.value.message
 
 
 def test_hops() -> None:

@@ -264,7 +264,24 @@ def opaque(x: Opaque) -> None:
     """A type without a schema."""
 
 
-BAD: list[tuple[Any, str]] = [(unnamed, "by name"), (untyped, "`x: str`"), (unknown, "type hints")]
+class Holder:
+    """A class whose method is taken from the class."""
+
+    def unbound(self, x: int) -> None:
+        """A method without its object."""
+
+
+def maybe(context: ToolContext | None = None) -> None:
+    """A context that might not be there."""
+
+
+BAD: list[tuple[Any, str]] = [
+    (unnamed, "by name"),
+    (untyped, "`x: str`"),
+    (unknown, "type hints"),
+    (Holder.unbound, "pass the method of an object"),
+    (maybe, "`context: ToolContext`"),
+]
 
 
 @pytest.mark.parametrize(

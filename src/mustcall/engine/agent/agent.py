@@ -23,7 +23,9 @@ from mustcall.engine.agent.reading import (
     checks_answers,
     is_small_model,
     metering_of,
+    read_list,
     read_setting,
+    read_upstream,
     the_caller,
 )
 from mustcall.engine.agent.run_making import After, RulesOf, RunMaker
@@ -39,7 +41,7 @@ from mustcall.engine.spending.accounts import shared_meter
 from mustcall.engine.spending.budget_account import Budget, Metering
 from mustcall.engine.spending.metering import Meter
 from mustcall.engine.tooling.definition import Approve
-from mustcall.engine.tooling.roster import ToolLike, read_tools
+from mustcall.engine.tooling.roster import Force, ToolLike, read_tools
 from mustcall.engine.turns import OperatorSettings
 from mustcall.policy.facts.controls import Controls, OnUnmet
 from mustcall.policy.facts.wording import Wording
@@ -131,7 +133,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         if budget is None and (session is not None or meter is not None):
             budget = Budget()  # counts, and caps nothing
         self.upstream = the_caller(upstream, caller, planned=planner is not None)
-        self.planner = planner if isinstance(planner, Upstream | None) else Upstream(planner)
+        self.planner = None if planner is None else read_upstream("planner", planner)
         self.model = model or self.upstream.model
         self.output: type[Any] | None = output
         self.deps = deps
@@ -139,7 +141,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         self.tools = read_tools(tools, self.deps_type)
         small = is_small_model(self.upstream, self.model)
         unmet = read_setting("on_unmet", OnUnmet, on_unmet)
-        given = tuple(rules)
+        given = read_list("rules", rules)
         self.rules = tuple(each for each in given if isinstance(each, GroundingRule))
         #: Rules that depend on what a run is given.
         self._rules_of = tuple(each for each in given if not isinstance(each, GroundingRule))
@@ -159,10 +161,10 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
             timeout=timeout,
             approve=approve,
             stateful=self.upstream.stateful,
-            hooks=tuple(hooks),
-            before=tuple(before_step),
-            after=tuple(after_step),
-            required=tuple(required_steps),
+            hooks=read_list("hooks", hooks),
+            before=read_list("before_step", before_step),
+            after=read_list("after_step", after_step),
+            required=read_list("required_steps", required_steps),
             compaction=compaction,
             metering=metering_of(budget, self.upstream, meter or shared_meter()),
             session=session,
@@ -187,7 +189,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: None = None,
         hops: int | None = None,
         check: bool = True,
@@ -201,7 +203,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: type[Asked] | Mapping[str, Any],
         hops: int | None = None,
         check: bool = True,
@@ -214,7 +216,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: Output | None = None,
         hops: int | None = None,
         check: bool = True,
@@ -223,10 +225,10 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
     ) -> RunResult[Any]:
         """Run until the model answers, and return the result.
 
-        `after` continues an earlier run, or its `history`. `force` demands a call of any tool (True) or of the named
-        tool (rule 9). `output` is the type or JSON schema of a structured answer; at most `hops` tool executions come
-        before it (default: from `controls`, 2). `deps` is the dependency of this run. With a `run_id` the run is
-        durable: the same id again continues the run, or returns the stored result without a model call.
+        `after` continues an earlier run, or its `history`. `force` demands a call of any tool (True) or of one, given
+        by its name or itself (rule 9). `output` is the type or JSON schema of a structured answer; at most `hops` tool
+        executions come before it (default: from `controls`, 2). `deps` is the dependency of this run. With a `run_id`
+        the run is durable: the same id again continues it, or returns the stored result without a model call.
 
         Raise `MustcallError` if there is no answer; with `check=False` return the failed run with `stopped` and
         `error`.
@@ -297,7 +299,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         *,
         run_id: str,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: Output | None = None,
         hops: int | None = None,
     ) -> None:
@@ -310,7 +312,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: None = None,
         hops: int | None = None,
         check: bool = True,
@@ -324,7 +326,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: type[Asked] | Mapping[str, Any],
         hops: int | None = None,
         check: bool = True,
@@ -337,7 +339,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: Any = None,
         hops: int | None = None,
         check: bool = True,
@@ -379,7 +381,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: None = None,
         hops: int | None = None,
         run_id: str | None = None,
@@ -393,7 +395,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: type[Asked] | Mapping[str, Any],
         hops: int | None = None,
         run_id: str | None = None,
@@ -406,7 +408,7 @@ class Agent(RunMaker[Deps], Generic[Deps, Out]):
         prompt: Prompt,
         *,
         after: After = None,
-        force: bool | str | None = None,
+        force: Force = None,
         output: Output | None = None,
         hops: int | None = None,
         run_id: str | None = None,

@@ -1,25 +1,29 @@
 """Code of the user's around each step of a run: before the model is asked, and after its calls have their results.
 
-A hook sees the run as it stands and may change what this one step asks. A `MustcallError` it raises ends the run; any
-other exception is logged, and the step goes on without the hook. What a hook changes is never part of the history.
+A hook sees the run as it stands and may change what this one step asks. A `MustcallError` it raises ends the run, and
+so does a change that cannot be made; any other exception is logged, and the step goes on without the hook. What a hook
+changes is never part of the history.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from inspect import isawaitable
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 import msgspec
 
-from mustcall.core.errors import MustcallError
+from mustcall.core.errors import ConfigError, MustcallError
 from mustcall.core.message import Message
 from mustcall.core.reply import Usage
+from mustcall.core.text.nearest import did_you_mean
 from mustcall.engine.agent.options import Options
+from mustcall.engine.agent.reading import check_types
 from mustcall.engine.parameters import Deps_co
 from mustcall.engine.records import TurnRecord
 from mustcall.engine.tooling.outcomes import ExecutedCall
+from mustcall.engine.tooling.roster import Force, NamedTool, read_force, read_name
 from mustcall.telemetry.logs import log_of
 
-__all__ = ["AfterStep", "BeforeStep", "StepChange", "StepView", "after_step", "before_step"]
+__all__ = ["AfterStep", "BeforeStep", "Changed", "StepChange", "StepView", "after_step", "before_step"]
 
 _logger = log_of("mustcall.engine")
 
@@ -37,10 +41,13 @@ class StepView(msgspec.Struct, Generic[Deps_co], frozen=True, kw_only=True):
 
 
 class StepChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes for one step: fewer tools, a forced tool, other instructions or options. None changes nothing."""
+    """Changes for one step: fewer tools, a forced tool, other instructions or options. None changes nothing.
 
-    tools: Collection[str] | None = None
-    force: bool | str | None = None
+    `tools` and `force` take names, or the tools themselves.
+    """
+
+    tools: Collection[NamedTool] | None = None
+    force: Force = None
     instructions: str | None = None
     options: Options | None = None
 
@@ -52,15 +59,71 @@ AfterStep = Callable[[StepView[Any]], Awaitable[None] | None]
 """Called once the calls of a step have their results, or it has answered."""
 
 
-async def before_step(hooks: Iterable[BeforeStep], view: StepView[Any]) -> StepChange:
-    """Ask every hook what to change; a later one stands over those before it."""
-    change = StepChange()
+class Changed(msgspec.Struct, frozen=True, kw_only=True):
+    """What hooks changed together, read: tools by their names."""
+
+    tools: frozenset[str] | None = None
+    force: bool | str | None = None
+    instructions: str | None = None
+    options: Options | None = None
+
+
+async def before_step(hooks: Iterable[BeforeStep], view: StepView[Any]) -> Changed:
+    """Ask every hook what to change; a later one stands over those before it.
+
+    Raise `ConfigError` for a change that cannot be made: what a hook meant to withhold must not be offered.
+    """
+    change = Changed()
     for hook in hooks:
         given = await _called(hook, view)
-        if isinstance(given, StepChange):
-            named = {name: value for name, value in msgspec.structs.asdict(given).items() if value is not None}
-            change = msgspec.structs.replace(change, **named)
+        if given is None:
+            continue
+        try:
+            read = _read_change(given, view.tools)
+        except ConfigError as error:
+            name = getattr(hook, "__name__", type(hook).__name__)
+            raise ConfigError(f"the before_step hook {name!r}: {error.message}") from None
+        named = {name: value for name, value in msgspec.structs.asdict(read).items() if value is not None}
+        change = msgspec.structs.replace(change, **named)
     return change
+
+
+def _read_change(given: object, offered: tuple[str, ...]) -> Changed:
+    """Return a change with tools by their names; raise `ConfigError` for what is none."""
+    if not isinstance(given, StepChange):
+        raise ConfigError(f"it must return a StepChange or None, got {given!r}")
+    check_types(instructions=(given.instructions, str), options=(given.options, Options))
+    tools, force = _read_names(given.tools), read_force(given.force)
+    for field, names in (("tools", tools or ()), ("force", (force,) if isinstance(force, str) else ())):
+        for name in names:
+            if name not in offered:
+                listed = ", ".join(offered) or "nothing"
+                raise ConfigError(
+                    f"{field} names {name!r}, which is not on offer; on offer: {listed}{did_you_mean(name, offered)}"
+                )
+    return Changed(
+        tools=None if tools is None else frozenset(tools),
+        force=force,
+        instructions=given.instructions,
+        options=given.options,
+    )
+
+
+def _read_names(tools: object) -> list[str] | None:
+    wanted = "tools must be a list of tools or their names"
+    if tools is None:
+        return None
+    if isinstance(tools, str):
+        raise ConfigError(f"{wanted}, got {tools!r}; write tools=[{tools!r}]")
+    if not isinstance(tools, Iterable):
+        raise ConfigError(f"{wanted}, got {tools!r}")
+    names: list[str] = []
+    for each in cast("Iterable[object]", tools):
+        name = read_name(each)
+        if name is None:
+            raise ConfigError(f"{wanted}, got {each!r} in it")
+        names.append(name)
+    return names
 
 
 async def after_step(hooks: Iterable[AfterStep], view: StepView[Any]) -> None:

@@ -20,6 +20,7 @@ from mustcall.policy.facts.model_size import is_small
 from mustcall.policy.limits.budget import Caps
 from mustcall.policy.reply.faithfulness import AnswerCheck
 from mustcall.upstream.embedded.store import is_embedded
+from mustcall.upstream.endpoint import Endpoint
 
 __all__ = [
     "check_callables",
@@ -29,7 +30,9 @@ __all__ = [
     "is_small_model",
     "metering_of",
     "read_deps",
+    "read_list",
     "read_setting",
+    "read_upstream",
     "the_caller",
     "turns_on",
 ]
@@ -43,7 +46,13 @@ def the_caller(upstream: Upstream | str | None, caller: Upstream | str | None, *
         raise ConfigError("an agent needs exactly one upstream: Agent('chat=…', …), or Agent(planner=…, caller=…)")
     one = upstream if caller is None else caller
     assert one is not None, "one of them is there"
-    return one if isinstance(one, Upstream) else Upstream(one)
+    return read_upstream("upstream" if caller is None else "caller", one)
+
+
+def read_upstream(name: str, given: Upstream | str) -> Upstream:
+    """Return an upstream by its address, or as it is; raise `ConfigError` for anything else."""
+    check_kind(name, given, Upstream | str | Endpoint, "an Upstream or its address")
+    return given if isinstance(given, Upstream) else Upstream(given)
 
 
 async def turns_on(upstream: Upstream, operator: OperatorSettings, stack: AsyncExitStack) -> Turns:
@@ -55,6 +64,7 @@ async def turns_on(upstream: Upstream, operator: OperatorSettings, stack: AsyncE
 
 
 _S = TypeVar("_S", bound=StrEnum)
+_T = TypeVar("_T")
 
 
 def read_setting(name: str, kind: type[_S], given: str) -> _S:
@@ -88,6 +98,14 @@ def _check_fields(settings: msgspec.Struct) -> None:
             _check_fields(value)
         elif isinstance(value, Mapping):
             msgspec.to_builtins(dict(cast("Mapping[str, Any]", value)))
+
+
+def read_list(name: str, given: Iterable[_T]) -> tuple[_T, ...]:
+    """Return what a setting lists; raise `ConfigError` for what is no list, a text included."""
+    check_kind(name, given, Iterable, f"a list: {name}=[…]")
+    if isinstance(given, str):
+        raise ConfigError(f"{name} must be a list: {name}=[{given!r}], got {given!r}")
+    return tuple(given)
 
 
 def check_callables(**settings: Iterable[object]) -> None:

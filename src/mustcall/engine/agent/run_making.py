@@ -33,7 +33,7 @@ from mustcall.engine.sharing import Shared
 from mustcall.engine.spending.budget_account import Budget, Metering, check_budget
 from mustcall.engine.tooling.definition import FunctionTool, ToolSource
 from mustcall.engine.tooling.ordering import check_order
-from mustcall.engine.tooling.roster import Roster, open_roster
+from mustcall.engine.tooling.roster import Force, Roster, open_roster, read_force
 from mustcall.engine.turns import OperatorSettings, Turns
 from mustcall.policy.facts.checking import check_number
 from mustcall.policy.facts.controls import check_limits
@@ -88,14 +88,14 @@ class RunMaker(Generic[Deps]):
         with owned(self.upstream.caches):
             return answering_for(output, hops)
 
-    def _start(self, prompt: Prompt, after: After, force: bool | str | None, answering: Answering | None) -> Start:
+    def _start(self, prompt: Prompt, after: After, force: Force, answering: Answering | None) -> Start:
         """Return what a run is started with."""
         messages = read_prompt(prompt)
         if not isinstance(after, RunResult):
             after = msgspec.structs.replace(_NOTHING, messages=read_history(after or ()))
         return Start(
             messages=(*after.messages, *messages),
-            force=force,
+            force=read_force(force),
             schema=None if answering is None else answering.shape.asked.schema,
             hops=0 if answering is None else answering.hops,
             response_id=after.response_id,
@@ -167,7 +167,12 @@ class RunMaker(Generic[Deps]):
 
     def _rules_for(self, deps: Any) -> Iterable[GroundingRule]:
         """Return the rules of a run that depend on what it is given; raise `ConfigError` for those that cannot be."""
-        rules = tuple(rule for rules_of in self._rules_of for rule in rules_of(deps))
+        rules: list[GroundingRule] = []
+        for rules_of in self._rules_of:
+            given: Any = rules_of(deps)
+            if not isinstance(given, Iterable):
+                raise ConfigError(f"rules: {rules_of!r} must return a list of GroundingRules, got {given!r}")
+            rules += given
         check_rules(rules)
         return rules
 

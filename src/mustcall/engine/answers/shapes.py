@@ -4,13 +4,16 @@ A shape is made from a type (dataclass, TypedDict, msgspec struct, pydantic mode
 says what fits; how an answer is asked for, and what happens to one that does not fit, is decided elsewhere.
 """
 
+import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import JsonObject
+from mustcall.engine.tooling.pydantic_types import misfits, reason_of, uses_pydantic
 from mustcall.engine.tooling.reading import Unfit, decode_text
 from mustcall.policy.schema.subschemas import types_of
 from mustcall.policy.schema.validation import schema_fault
@@ -23,6 +26,7 @@ Output = type[Any] | Mapping[str, Any]
 #: What an answer that is no object stands under: providers want an object at the root.
 WRAPPED = "value"
 _ROOT = "#/$defs/"
+_UNIONS = ("anyOf", "oneOf")
 
 
 class AnswerShape(msgspec.Struct, frozen=True):
@@ -44,7 +48,8 @@ class AnswerShape(msgspec.Struct, frozen=True):
 def shape_of(output: Output) -> AnswerShape:
     """Return the shape of a type or a schema; raise `ConfigError` for what has none."""
     schema, read = _schema_and_reader(output)
-    if types_of(schema, schema) == frozenset({"object"}):
+    union = "type" not in schema and not schema.keys().isdisjoint(_UNIONS)
+    if types_of(schema, schema) == frozenset({"object"}) and not union:
         return AnswerShape(schema, read)
     return AnswerShape(_wrapped(schema), lambda text: read(_unwrapped(text)), AnswerShape(schema, read))
 
@@ -57,13 +62,36 @@ def _schema_and_reader(output: Output) -> tuple[JsonObject, Callable[[str], Any]
         return schema, msgspec.json.decode
     model: Any = output
     if hasattr(model, "model_json_schema"):
-        return model.model_json_schema(), lambda text: _read_model(model, text)
+        return _rooted(model.model_json_schema()), lambda text: _validated(model.model_validate_json, text)
+    if uses_pydantic(output):
+        return _adapted(output)
     try:
         schema = _rooted(msgspec.json.schema(output))
         decoder = msgspec.json.Decoder(output)
     except (TypeError, NameError) as error:
-        raise ConfigError(f"output {output!r} has no JSON schema: {error}") from None
+        if "pydantic" in sys.modules:  # it has schemas for more types, such as unions of dataclasses
+            return _adapted(output)
+        raise _shapeless(output, error) from None
     return schema, lambda text: decode_text(decoder, text)
+
+
+def _adapted(output: Any) -> tuple[JsonObject, Callable[[str], Any]]:
+    """Return the schema and the reader that pydantic has for a type; raise `ConfigError` where it has none."""
+    pydantic: Any = import_module("pydantic")
+    try:
+        adapter = pydantic.TypeAdapter(output)
+        schema = _rooted(adapter.json_schema())
+    except Exception as error:
+        raise _shapeless(output, error) from error
+    return schema, lambda text: _validated(adapter.validate_json, text)
+
+
+def _shapeless(output: Any, error: Exception) -> ConfigError:
+    reason = reason_of(error).partition(" requires either:")[0]  # msgspec's hooks are not for users of agents
+    return ConfigError(
+        f"output {output!r} has no JSON schema: {reason}; use plain types, dataclasses, TypedDicts, msgspec structs or "
+        "pydantic models, or pass a JSON schema as a dict"
+    )
 
 
 def _rooted(schema: JsonObject) -> JsonObject:
@@ -88,11 +116,8 @@ def _unwrapped(text: str) -> str:
     return bytes(msgspec.json.decode(text, type=dict[str, msgspec.Raw])[WRAPPED]).decode()
 
 
-def _read_model(model: Any, text: str) -> Any:
+def _validated(validate: Callable[[str], Any], text: str) -> Any:
     try:
-        return model.model_validate_json(text)
+        return validate(text)
     except ValueError as error:  # pydantic's own is one
-        wrong: Any = error
-        found: list[Any] = wrong.errors(include_input=False, include_url=False) if hasattr(wrong, "errors") else []
-        words = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'the answer'}: {each['type']}" for each in found[:5])
-        raise Unfit(words or "it does not fit") from None
+        raise Unfit(misfits(error, "the answer") if hasattr(error, "errors") else "it does not fit") from None

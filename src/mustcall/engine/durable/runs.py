@@ -34,6 +34,7 @@ from mustcall.engine.spending.ledger_accounts import OpeningMeter
 from mustcall.ledger import Claim, ContentsKept, Ledger, RunEnd, RunStatus, open_ledger, read_contents
 from mustcall.ledger import StoredRun as Row
 from mustcall.ledger.redacting import keep
+from mustcall.policy.facts.checking import check_kind
 
 __all__ = ["KIND", "Place", "Runs"]
 
@@ -109,6 +110,7 @@ class Runs:
 
     async def find(self, run_id: str) -> Row:
         """Return a run; raise `UnknownRun`."""
+        check_kind("run_id", run_id, str)
         async with self.ledger() as ledger:
             row = await ledger.get_run(run_id)
         if row is None:
@@ -207,6 +209,7 @@ async def _told(ledger: Ledger, row: Row, run: DurableRun, answering: Answering 
 
 
 def _check_name(run_id: str) -> None:
+    check_kind("run_id", run_id, str)
     if not run_id or len(run_id) > 200 or not run_id.isprintable():
         raise InvalidRequest(f"a run cannot be called {run_id!r}: 1 to 200 characters that can be seen", param="run_id")
 

@@ -19,9 +19,10 @@ from mustcall.core.errors import ConfigError
 from mustcall.engine.tooling.definition import Approve, Check, FunctionTool, ToolContext, ToolSettings, is_async
 from mustcall.engine.tooling.docstrings import read_docstring
 from mustcall.engine.tooling.injecting import Fill, filling, takes_context
+from mustcall.engine.tooling.pydantic_types import is_field, reason_of, uses_pydantic
 from mustcall.engine.tooling.reading import ArgumentReader, ToolParameter, reader_for
 
-__all__ = ["DecoratedTool", "tool"]
+__all__ = ["DecoratedTool", "name_for", "tool"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,7 +42,7 @@ class DecoratedTool(FunctionTool, Generic[P, R]):
         settings: ToolSettings,
         deps_type: type[Any] | None = None,
     ) -> None:
-        called = name or getattr(_unpacked(function), "__name__", type(function).__name__)
+        called = name or name_for(function)
         if _generates(_unpacked(function)):
             raise ConfigError(f"tool {called!r} is a generator, whose body no call runs; return the result")
         told = read_docstring(inspect.getdoc(_unpacked(function)))
@@ -87,8 +88,8 @@ class DecoratedTool(FunctionTool, Generic[P, R]):
             if name not in made._fills:
                 raise ConfigError(
                     f"tool {self.name!r}: the parameter {name!r} is of the type {kind.__name__}, which has no JSON "
-                    "schema; use plain types, dataclasses, TypedDicts or msgspec structs, give the schema with "
-                    "FunctionTool, or give the agent deps of that type"
+                    f"schema{_why(kind)}; use plain types, dataclasses, TypedDicts or msgspec structs, give the schema "
+                    "with FunctionTool, or give the agent deps of that type"
                 )
         return made
 
@@ -162,6 +163,11 @@ def tool(
     return made if function is None else made(function)
 
 
+def name_for(function: Callable[..., Any]) -> str:
+    """Return the name of the tool that is made from a function, where it is given no other."""
+    return getattr(_unpacked(function), "__name__", type(function).__name__)
+
+
 def _parameters(function: Callable[..., Any], called: str, told: dict[str, str]) -> list[ToolParameter]:
     """Return what a function takes, whoever fills it in."""
     try:
@@ -173,10 +179,27 @@ def _parameters(function: Callable[..., Any], called: str, told: dict[str, str])
     for name, parameter in signature.parameters.items():
         if parameter.kind in _UNNAMED:
             raise ConfigError(f"tool {called!r}: the parameter {parameter} cannot be filled by name; give it a name")
+        if name not in hints and name == "self":
+            raise ConfigError(
+                f"tool {called!r}: `self` cannot be filled in; pass the method of an object, like "
+                f"tool(thing.{called}), instead of the class's"
+            )
         if name not in hints:
             raise ConfigError(f"tool {called!r}: the parameter {name!r} has no type; write one, like `{name}: str`")
         said, hint = _said(hints[name])
-        default = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
+        if any(map(takes_context, get_args(hint))):
+            raise ConfigError(
+                f"tool {called!r}: the parameter {name!r} always gets the context of its call; write "
+                f"`{name}: ToolContext`, got {hint}"
+            )
+        default: Any = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
+        if is_field(default):
+            said = said or default.description
+            if default.default_factory_takes_validated_data:
+                raise ConfigError(
+                    f"tool {called!r}: the parameter {name!r} has a default_factory that takes other values, which "
+                    "parameters do not have; make the default in the function"
+                )
         parameters.append(ToolParameter(name=name, hint=hint, default=default, description=said or told.get(name)))
     return parameters
 
@@ -199,6 +222,16 @@ def _has_schema(parameter: ToolParameter) -> bool:
     except ConfigError:
         return False
     return True
+
+
+def _why(kind: type[Any]) -> str:
+    """Return why a type of pydantic's has no schema, in brackets; other types have a name, and that is all."""
+    try:
+        reader_for("", [ToolParameter(name="value", hint=kind, default=msgspec.NODEFAULT)])
+    except ConfigError as error:
+        if isinstance(error.__cause__, Exception) and uses_pydantic(kind):
+            return f" ({reason_of(error.__cause__)})"
+    return ""
 
 
 def _unpacked(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -228,5 +261,7 @@ def _said(hint: Any) -> tuple[str | None, Any]:
     words = next((note for note in notes if isinstance(note, str)), None)
     if words is None:
         words = next((note.documentation for note in notes if hasattr(note, "documentation")), None)
+    if words is None:  # pydantic's Field and msgspec's Meta stay where they are: they say more
+        words = next((note.description for note in notes if isinstance(getattr(note, "description", None), str)), None)
     rest = [note for note in notes if not isinstance(note, str) and not hasattr(note, "documentation")]
     return words, Annotated[(inner, *rest)] if rest else inner

@@ -11,12 +11,13 @@ from contextlib import suppress
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import JsonObject
+from mustcall.engine.tooling.pydantic_types import is_field, misfits, reason_of, uses_pydantic
 
 __all__ = ["ArgumentReader", "ToolParameter", "Unfit", "decode_text", "reader_for"]
 
@@ -25,11 +26,13 @@ _T = TypeVar("_T")
 _DIGITS = 39  # a UUID as a number
 
 _SIMPLE = (type(None), bool, int, float, str)
-_PYDANTIC = ("pydantic", "pydantic_core", "annotated_types")
 
 
 class ToolParameter(msgspec.Struct, frozen=True, kw_only=True):
-    """One parameter that a model fills in. `default` is `msgspec.NODEFAULT` where there is none."""
+    """One parameter that a model fills in. `default` is `msgspec.NODEFAULT` where there is none.
+
+    A `Field` of pydantic's as the default says constraints besides; then `read` gives the default as a value.
+    """
 
     name: str
     hint: Any
@@ -56,28 +59,31 @@ class ArgumentReader(Protocol):
 
 def reader_for(function: str, parameters: list[ToolParameter]) -> ArgumentReader:
     """Return the reader for a function's parameters; raise `ConfigError` for types no reader knows."""
-    if any(_is_pydantic(parameter.hint) for parameter in parameters):
+    if any(uses_pydantic(parameter.hint) or is_field(parameter.default) for parameter in parameters):
         return _PydanticReader(function, parameters)
     try:
         return _MsgspecReader(parameters)
     except (TypeError, NameError) as error:
-        if "pydantic" in sys.modules:  # a dataclass or TypedDict may hold a model somewhere inside
+        if "pydantic" in sys.modules:  # it has schemas for more types, such as unions of dataclasses
             return _PydanticReader(function, parameters)
-        raise ConfigError(
-            f"tool {function!r}: a parameter has a type without a JSON schema: {error}; use plain types, dataclasses, "
-            "TypedDicts or msgspec structs, or give the schema with FunctionTool"
-        ) from None
+        raise _unreadable(function, parameters, _MsgspecReader, error) from None
 
 
-def _is_pydantic(hint: Any) -> bool:
-    """Tell whether a type is one of pydantic's, or carries its constraints."""
-    if isinstance(hint, type) and hasattr(hint, "model_json_schema"):
-        return True
-    if get_origin(hint) is Annotated:
-        inner, *notes = get_args(hint)
-        modules = {type(note).__module__.partition(".")[0] for note in notes}
-        return not modules.isdisjoint(_PYDANTIC) or _is_pydantic(inner)
-    return any(_is_pydantic(inner) for inner in get_args(hint))
+def _unreadable(
+    function: str, parameters: list[ToolParameter], reader: Callable[[list[ToolParameter]], object], error: Exception
+) -> ConfigError:
+    """Return the error for parameters that a reader cannot read, with the name of the first that it cannot."""
+    which = "a parameter"
+    for parameter in parameters:
+        try:
+            reader([parameter])
+        except Exception as its_own:  # noqa: BLE001  of a type's own code as well
+            which, error = f"the parameter {parameter.name!r}", its_own
+            break
+    return ConfigError(
+        f"tool {function!r}: {which} has no JSON schema: {reason_of(error)}; use plain types, dataclasses, TypedDicts, "
+        "msgspec structs or pydantic models, or give the schema with FunctionTool"
+    )
 
 
 class _MsgspecReader:
@@ -156,26 +162,15 @@ class _PydanticReader:
 
     def __init__(self, function: str, parameters: list[ToolParameter]) -> None:
         pydantic: Any = import_module("pydantic")
-        fields: dict[str, Any] = {}
-        self._names: dict[str, str] = {}
-        for number, parameter in enumerate(parameters):
-            default = ... if parameter.default is msgspec.NODEFAULT else parameter.default
-            # A parameter may be called what a model's own attributes are: only the alias bears its name.
-            own = f"p{number}"
-            self._names[own] = parameter.name
-            told = {} if parameter.description is None else {"description": parameter.description}
-            fields[own] = (parameter.hint, pydantic.Field(default, alias=parameter.name, title=None, **told))
+        # A parameter may be called what a model's own attributes are: only the alias bears its name.
+        self._names = {f"p{number}": parameter.name for number, parameter in enumerate(parameters)}
+        #: What has a value also where no argument is given: the function's own default is no value.
+        self._filled = {own for own, each in zip(self._names, parameters, strict=True) if is_field(each.default)}
         self._wrong: type[Exception] = pydantic.ValidationError
         try:
-            self._model: Any = pydantic.create_model(
-                "Arguments", __config__=pydantic.ConfigDict(extra="forbid"), **fields
-            )
-            whole: JsonObject = self._model.model_json_schema()
+            self._model, whole = _model_of(parameters)
         except Exception as error:
-            raise ConfigError(
-                f"tool {function!r}: pydantic has no JSON schema for its parameters: {type(error).__name__}; use plain "
-                "types or models, or give the schema with FunctionTool"
-            ) from error
+            raise _unreadable(function, parameters, _model_of, error) from error
         definitions: JsonObject = whole.pop("$defs", {})
         for name, told in whole.get("properties", {}).items():
             if told.get("title", "").replace(" ", "_").lower() in (name.lower(), *self._names):
@@ -183,12 +178,27 @@ class _PydanticReader:
         self.schema: JsonObject = _tidy(whole, definitions)
 
     def read(self, arguments: str) -> dict[str, Any]:
-        """Return the arguments that were given, as values; raise `Unfit`."""
+        """Return the arguments that were given, and defaults that only pydantic knows, as values; raise `Unfit`."""
         try:
             value = self._model.model_validate_json(arguments)
         except self._wrong as error:
-            wrong: Any = error
-            found: list[Any] = wrong.errors(include_input=False, include_url=False)
-            words = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'arguments'}: {each['type']}" for each in found[:5])
-            raise Unfit(words) from None
-        return {self._names[own]: getattr(value, own) for own in value.model_fields_set}
+            raise Unfit(misfits(error, "arguments")) from None
+        return {self._names[own]: getattr(value, own) for own in (*value.model_fields_set, *self._filled)}
+
+
+def _model_of(parameters: list[ToolParameter]) -> tuple[Any, JsonObject]:
+    """Return pydantic's model of the parameters and its schema; raise what pydantic raises."""
+    pydantic: Any = import_module("pydantic")
+    fields: dict[str, Any] = {}
+    for number, parameter in enumerate(parameters):
+        hint, default = parameter.hint, parameter.default
+        given: dict[str, Any] = {"default": ... if default is msgspec.NODEFAULT else default}
+        if is_field(default):
+            made = default.default_factory
+            hint = Annotated[hint, default]
+            given = {"default": default.default} if made is None else {"default_factory": made}
+        if parameter.description is not None:
+            given["description"] = parameter.description
+        fields[f"p{number}"] = (hint, pydantic.Field(alias=parameter.name, title=None, **given))
+    model = pydantic.create_model("Arguments", __config__=pydantic.ConfigDict(extra="forbid"), **fields)
+    return model, model.model_json_schema()

@@ -8,17 +8,23 @@ from mustcall.core.errors import ConfigError, MustcallError
 from mustcall.core.origin import JsonObject
 from mustcall.core.tools import Tool
 from mustcall.engine.tooling.definition import FunctionTool, SourcedTool, ToolSource
-from mustcall.engine.tooling.functions import DecoratedTool, tool
+from mustcall.engine.tooling.functions import DecoratedTool, name_for, tool
 from mustcall.policy.facts.checking import check_kind
 from mustcall.policy.schema.validation import schema_fault
 from mustcall.telemetry.logs import log_of
 
-__all__ = ["Roster", "ToolLike", "open_roster", "read_tools"]
+__all__ = ["Force", "NamedTool", "Roster", "ToolLike", "open_roster", "read_force", "read_name", "read_tools"]
 
 _logger = log_of("mustcall.tools")
 
 ToolLike = FunctionTool | ToolSource | Callable[..., Any]
 """What an agent takes as a tool: one, a source of many, or a function to make one from."""
+
+NamedTool = str | FunctionTool | Callable[..., Any]
+"""One tool: its name, itself, or the function that an agent made it from."""
+
+Force = bool | NamedTool | None
+"""What a call is demanded of: any tool (True), none (False), or one."""
 
 
 class Roster:
@@ -57,6 +63,25 @@ def read_tools(given: Iterable[ToolLike], deps_type: type[Any] | None = None) ->
         if isinstance(each, FunctionTool):
             _check_schema(each)
     return tuple(read)
+
+
+def read_name(tool: object) -> str | None:
+    """Return the name of a tool that is named, or given as it was to the agent; None for anything else."""
+    if isinstance(tool, str):
+        return tool
+    if isinstance(tool, FunctionTool):
+        return tool.name
+    return name_for(tool) if callable(tool) and not isinstance(tool, type) else None
+
+
+def read_force(force: object) -> bool | str | None:
+    """Return a force with its tool's name; raise `ConfigError` for what is none."""
+    if force is None or isinstance(force, bool):
+        return force
+    name = read_name(force)
+    if name is None:
+        raise ConfigError(f"force must be True, False, a tool or its name, got {force!r}")
+    return name
 
 
 def _check_schema(each: FunctionTool) -> None:

@@ -21,6 +21,7 @@ than a trigger has words.
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
 import msgspec
 
@@ -30,7 +31,9 @@ from mustcall.core.memo import compile_unkept, kept
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Part, Text, ToolResult
 from mustcall.core.request import Request
+from mustcall.core.text.nearest import did_you_mean
 from mustcall.core.tools import ProviderTool, Tool
+from mustcall.policy.facts.checking import check_kind
 from mustcall.policy.words.signs import MessageSign, shows
 from mustcall.wire.crossing.naming import flat_name
 
@@ -58,15 +61,26 @@ _BETWEEN = r"[\s\-]++"
 
 
 class GroundingRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """If the latest user message matches a trigger or a sign, the first step must call `tool` (rule 12)."""
+    """If the latest user message matches a trigger or a sign, the first step must call `tool` (rule 12).
+
+    Raise `ConfigError` for a field of another type, and for an unknown sign.
+    """
 
     name: str
-    triggers: tuple[str, ...] | str = ()
+    triggers: Sequence[str] | str = ()
     tool: str
     #: What the message may look like instead (`policy.words.signs`): a sum, a file to be read.
     signs: tuple[MessageSign, ...] = ()
     #: What is said to the model besides the force; the default sentence if None (rule 17).
     directive: str | None = None
+
+    def __post_init__(self) -> None:
+        check_kind("grounding rule: name", self.name, str)
+        where = f"grounding rule {self.name!r}"
+        check_kind(f"{where}: tool", self.tool, str, "the name of a tool")
+        check_kind(f"{where}: directive", self.directive, str | None, "str")
+        msgspec.structs.force_setattr(self, "triggers", _phrases_in(where, self.triggers))
+        msgspec.structs.force_setattr(self, "signs", _signs_in(where, self.signs))
 
 
 class GroundingMatch(msgspec.Struct, frozen=True):
@@ -155,10 +169,31 @@ def is_offered(request: Request, name: str, namespace: str | None = None) -> boo
     return any(isinstance(tool, ProviderTool) and tool.value.get("name") == name for tool in request.tools)
 
 
+def _phrases_in(where: str, triggers: object) -> tuple[str, ...] | str:
+    if isinstance(triggers, str):
+        return triggers
+    check_kind(f"{where}: triggers", triggers, Iterable, wanted := "a phrase or a list of them")
+    given = tuple(cast("Iterable[object]", triggers))
+    if not all(isinstance(each, str) for each in given):
+        raise ConfigError(f"{where}: triggers must be {wanted}, got {triggers!r}")
+    return cast("tuple[str, ...]", given)  # each was looked at
+
+
+def _signs_in(where: str, signs: object) -> tuple[MessageSign, ...]:
+    check_kind(f"{where}: signs", signs, Iterable, "a list")
+    given = (signs,) if isinstance(signs, str) else tuple(cast("Iterable[object]", signs))
+    for sign in given:
+        if sign not in list(MessageSign):
+            meant = did_you_mean(sign, map(str, MessageSign)) if isinstance(sign, str) else ""
+            raise ConfigError(f"{where}: there is no sign {sign!r}; there are: {', '.join(MessageSign)}{meant}")
+    return tuple(map(MessageSign, given))
+
+
 def check_rules(rules: Iterable[GroundingRule]) -> None:
     """Raise `ConfigError` for the first rule that cannot work, naming it and the fix."""
     seen: set[str] = set()
     for number, rule in enumerate(rules, start=1):
+        check_kind("rules", rule, GroundingRule)
         where = f"grounding rule {rule.name!r}" if rule.name.strip() else f"grounding rule number {number}"
         if not rule.name.strip():
             raise ConfigError(f"{where}: name must not be blank; reports and traces call the rule by it")
@@ -238,7 +273,7 @@ def _plain(text: str) -> str:
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
 
 
-def _alternatives(triggers: tuple[str, ...] | str) -> list[str]:
+def _alternatives(triggers: Sequence[str]) -> list[str]:
     given = (triggers,) if isinstance(triggers, str) else triggers
     return [phrase for trigger in given for phrase in map(str.strip, trigger.split("|")) if phrase]
 
@@ -248,7 +283,7 @@ def _is_solid(character: str) -> bool:
 
 
 @kept(most=1024, most_bytes=None)
-def _phrases(triggers: tuple[str, ...] | str) -> tuple[tuple[str, str], ...]:
+def _phrases(triggers: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return each phrase with its longest literal, which most texts do not hold."""
     # A phrase without a letter or digit is refused by `check_rules`; here it matches nothing.
     return tuple(

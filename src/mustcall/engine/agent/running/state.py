@@ -11,7 +11,7 @@ from mustcall.core.errors import MustcallError
 from mustcall.core.message import Message, Role
 from mustcall.core.parts import Text, ToolCall, ToolResult
 from mustcall.core.reply import Usage
-from mustcall.engine.agent.hooking import StepChange
+from mustcall.engine.agent.hooking import Changed
 from mustcall.engine.agent.prompts import text_message
 from mustcall.engine.agent.running.plan import RunSettings
 from mustcall.engine.agent.running.run_events import RunTelling
@@ -68,7 +68,7 @@ class RunState:
         #: The required step that an answer left out, until it is called.
         self._owed = None
         #: What hooks make of this step.
-        self._change = StepChange()
+        self._change = Changed()
         #: What of the conversation the latest request left out.
         self._compacted = Compacted(())
         #: How many messages it left out besides, for a small model.
