@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mustcall.core.errors import ConfigError, LedgerError, MustcallError
+from mustcall.gateway.config.environment import stated
 from mustcall.gateway.config.settings import DEFAULT_FILE, ServerSettings, Settings, load_settings
 from mustcall.gateway.process.server import bind
 from mustcall.ledger import OFF, default_place, open_ledger, shown_place
@@ -172,7 +173,9 @@ async def _port(
     except ConfigError as error:
         if await _is_ours(wanted, transport):
             return Check("port", CheckState.OK, f"a mustcall gateway listens on {place}")
-        chosen = asked.port is not None or "MUSTCALL_PORT" in env or wanted.port != ServerSettings().port
+        chosen = (
+            asked.port is not None or stated("MUSTCALL_PORT", env) is not None or wanted.port != ServerSettings().port
+        )
         state = CheckState.FAILED if chosen else CheckState.WARNING  # the usual one gives way to a free one
         found = error.message.partition(";")[0]
         return Check("port", state, found, "stop what uses it, or choose another with --port")

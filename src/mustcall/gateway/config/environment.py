@@ -12,7 +12,7 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.gateway.config.advice import advice, takes_switch
 
-__all__ = ["SWITCHES", "Keyless", "over", "over_some"]
+__all__ = ["SWITCHES", "Keyless", "over", "over_some", "stated"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -35,6 +35,11 @@ class Keyless(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self._environment)
+
+
+def stated(name: str, env: Mapping[str, str]) -> str | None:
+    """Return what a variable says; None where it is unset, or set to nothing."""
+    return env.get(name, "").strip() or None
 
 
 def over(given: S, prefix: str, env: Mapping[str, str], *, but: Iterable[str] = ()) -> S:

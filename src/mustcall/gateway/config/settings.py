@@ -15,7 +15,7 @@ from mustcall.dialects.own import DialectSettings, make_dialect
 from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.advice import advice
 from mustcall.gateway.config.budget_settings import BudgetSettings, PriceSettings, SessionBy, read_budget
-from mustcall.gateway.config.environment import over
+from mustcall.gateway.config.environment import over, stated
 from mustcall.gateway.config.probe_settings import ProbeSettings, Sourced, overrides_of, read_probe
 from mustcall.gateway.config.upstream_settings import (
     NEEDED,
@@ -49,6 +49,9 @@ __all__ = [
 ]
 
 DEFAULT_FILE = "mustcall.toml"
+
+#: The variable that holds the keys of callers itself, where `client_keys_env` names one that does.
+CLIENT_KEYS = "MUSTCALL_CLIENT_KEYS"
 
 #: What is said where no upstream is named.
 NO_UPSTREAM = (
@@ -181,12 +184,13 @@ def load_settings(
         upstreams, notes = embedded_upstream(embedded)
     server = over(read.server, "MUSTCALL_SERVER_", env, but=("host", "port"))
     changes: dict[str, object] = {}
-    if host is not None or "MUSTCALL_HOST" in env:
-        changes["host"] = host if host is not None else env["MUSTCALL_HOST"]
+    named_host, named_port = stated("MUSTCALL_HOST", env), stated("MUSTCALL_PORT", env)
+    if host is not None or named_host is not None:
+        changes["host"] = host if host is not None else named_host
     if port is not None:
         changes["port"] = port
-    elif "MUSTCALL_PORT" in env:
-        changes["port"] = _port(env["MUSTCALL_PORT"])
+    elif named_port is not None:
+        changes["port"] = _port(named_port)
     changes |= {
         name: value for name, value in (("log_level", log_level), ("log_format", log_format)) if value is not None
     }
@@ -312,9 +316,18 @@ def _port(text: str) -> int:
 
 
 def _client_keys(server: ServerSettings, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the keys callers must present, the environment's before the file's; a variable without one is refused."""
+    if CLIENT_KEYS in env:
+        keys = _split(env[CLIENT_KEYS])
+        if not keys:
+            raise ConfigError(
+                f"server: the environment variable {CLIENT_KEYS} holds no key; separate several by commas, or unset it "
+                "to let every caller in"
+            )
+        return keys
     name = server.client_keys_env
     if name is None:
-        return _split(env.get("MUSTCALL_CLIENT_KEYS", ""))
+        return ()
     keys = _split(env.get(name, ""))
     if not keys:
         raise ConfigError(
@@ -329,6 +342,8 @@ def _split(text: str) -> tuple[str, ...]:
 
 def _check(settings: Settings) -> None:
     server = settings.server
+    if not server.host.strip():
+        raise ConfigError("server: host is empty; write 127.0.0.1, or 0.0.0.0 for every interface")
     if not 0 <= server.port <= 65535:
         raise ConfigError(f"server: port must be between 0 and 65535, got {server.port}")
     for field in ("max_body_bytes", "max_concurrency", "request_timeout"):
