@@ -1,6 +1,7 @@
 """Which ledger is meant: a path, a URL, or the default file in the user's state directory."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +17,8 @@ __all__ = ["OFF", "default_contents", "default_place", "open_ledger", "read_cont
 #: The word for no ledger at all.
 OFF = "off"
 _POSTGRES = ("postgresql://", "postgres://")
+#: A misspelt URL and libpq's other form of an address: no file is to be made of the password in it.
+_ALMOST_URL = re.compile(r"postgres(?:ql)?:|(?:.*\s)?(?:host|user|password|dbname)\s*=", re.IGNORECASE | re.DOTALL)
 
 
 def default_place(environment: Mapping[str, str] | None = None) -> str:
@@ -68,6 +71,10 @@ def open_ledger(
     if "://" in path:
         scheme = path.partition("://")[0]
         raise ConfigError(f"a ledger is a file or a postgresql:// URL, not {scheme}://")
+    if _ALMOST_URL.match(path):
+        raise ConfigError(
+            "a ledger is a file or a postgresql:// URL; this is neither (it is not shown: keys may be in it)"
+        )
     if not path or path == OFF:
         raise ConfigError("no ledger is named: give a path or a postgresql:// URL")
     return Ledger(SqliteStore(Path(path).expanduser(), make=make), contents=contents, limit=limit, cipher=cipher)
