@@ -36,6 +36,7 @@ from mustcall.profiles import ProfileOverride, read_overrides
 from mustcall.telemetry.console import LogLevel
 from mustcall.telemetry.requests import LogFormat
 from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.variables import read_variable
 
 __all__ = [
     "DEFAULT_FILE",
@@ -328,11 +329,10 @@ def _client_keys(server: ServerSettings, env: Mapping[str, str]) -> tuple[str, .
     name = server.client_keys_env
     if name is None:
         return ()
-    keys = _split(env.get(name, ""))
+    none = "holds no key; separate several by commas"
+    keys = _split(read_variable(name, "client_keys_env", env, "server", none))
     if not keys:
-        raise ConfigError(
-            f"server: the environment variable {name} (client_keys_env) holds no key; separate several by commas"
-        )
+        raise ConfigError(f"server: the environment variable {name} (client_keys_env) {none}")
     return keys
 
 
