@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from mustcall.core.errors import ConfigError
@@ -12,7 +12,16 @@ from mustcall.ledger.stores.postgres import PostgresStore
 from mustcall.ledger.stores.sqlite import SqliteStore
 from mustcall.ledger.values import ContentsKept
 
-__all__ = ["OFF", "default_contents", "default_place", "open_ledger", "read_contents", "shown_place"]
+__all__ = [
+    "OFF",
+    "default_contents",
+    "default_place",
+    "differing",
+    "named_place",
+    "open_ledger",
+    "read_contents",
+    "shown_place",
+]
 
 #: The word for no ledger at all.
 OFF = "off"
@@ -21,11 +30,24 @@ _POSTGRES = ("postgresql://", "postgres://")
 _ALMOST_URL = re.compile(r"postgres(?:ql)?:|(?:.*\s)?(?:host|user|password|dbname)\s*=", re.IGNORECASE | re.DOTALL)
 
 
+def differing(names: Iterable[str]) -> str:
+    """Return the words for variables that mean the same setting and differ; their values may hold passwords."""
+    return f"{' and '.join(names)} mean the same setting and differ; unset one of them"
+
+
+def named_place(env: Mapping[str, str]) -> str | None:
+    """Return where MUSTCALL_LEDGER says the ledger is, MUSTCALL_LEDGER_PLACE for long; None where both are empty."""
+    said = {name: env[name] for name in ("MUSTCALL_LEDGER", "MUSTCALL_LEDGER_PLACE") if env.get(name)}
+    if len(set(said.values())) > 1:
+        raise ConfigError(differing(said))
+    return next(iter(said.values()), None)
+
+
 def default_place(environment: Mapping[str, str] | None = None) -> str:
     """Return where the ledger is if nobody says: MUSTCALL_LEDGER, DATABASE_URL, else a file in the state directory."""
     env = os.environ if environment is None else environment
-    named = env.get("MUSTCALL_LEDGER") or ""
-    if named:
+    named = named_place(env)
+    if named is not None:
         return named
     shared = env.get("DATABASE_URL") or ""
     if shared.startswith(_POSTGRES):

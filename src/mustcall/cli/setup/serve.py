@@ -20,7 +20,7 @@ from mustcall.core.errors import UnknownModel
 from mustcall.core.origin import Wire
 from mustcall.gateway.config.environment import stated
 from mustcall.gateway.config.reloading import Reloader, may_reload
-from mustcall.gateway.config.settings import ServerSettings, Settings, load_settings
+from mustcall.gateway.config.settings import PORT_NAMES, ServerSettings, Settings, load_settings
 from mustcall.gateway.process.notify import notify_ready
 from mustcall.gateway.process.server import bind, serve
 from mustcall.ledger import shown_place
@@ -154,7 +154,7 @@ def command(
         chosen = (
             ctx.get_parameter_source("port") is not ParameterSource.DEFAULT
             or settings.server.port != ServerSettings().port
-            or stated("MUSTCALL_PORT", os.environ) is not None
+            or stated(PORT_NAMES, os.environ) is not None
         )
         listener = bind(settings.server, or_any_port=not chosen)
         address, bound = listener.getsockname()[:2]

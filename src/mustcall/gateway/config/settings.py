@@ -15,7 +15,7 @@ from mustcall.dialects.own import DialectSettings, make_dialect
 from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.advice import advice
 from mustcall.gateway.config.budget_settings import BudgetSettings, PriceSettings, SessionBy, read_budget
-from mustcall.gateway.config.environment import over, stated
+from mustcall.gateway.config.environment import over, refuse_unknown, stated
 from mustcall.gateway.config.probe_settings import ProbeSettings, Sourced, overrides_of, read_probe
 from mustcall.gateway.config.upstream_settings import (
     NEEDED,
@@ -27,7 +27,7 @@ from mustcall.gateway.config.upstream_settings import (
 )
 from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.policy.facts.checking import check_number
-from mustcall.policy.facts.controls import Controls, check_limits
+from mustcall.policy.facts.controls import Controls, Limits, check_limits
 from mustcall.policy.facts.routing import Route, WireEndpoint
 from mustcall.policy.facts.wording import Wording, check_wording
 from mustcall.policy.failures.breaker import BreakerRule
@@ -64,6 +64,10 @@ NO_UPSTREAM = (
 #: What an upstream is, of which the environment has no variable for all of them; limits have one.
 _OWN = (*NEEDED, "use", "model", "api_key_env", "forward_key", "headers", "stateful")
 
+
+#: The variables of the address, either of which may be set.
+HOST_NAMES = ("MUSTCALL_HOST", "MUSTCALL_SERVER_HOST")
+PORT_NAMES = ("MUSTCALL_PORT", "MUSTCALL_SERVER_PORT")
 
 #: Who may read `/metrics`: whoever may call (`key`), everybody (`open`), nobody (`off`).
 MetricsAccess = Literal["key", "open", "off"]
@@ -121,6 +125,22 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     breaker: BreakerRule | None = None
     limits: GatewayLimits = DEFAULTS
     price: tuple[PriceSettings, ...] = ()
+
+
+_LEDGER = "MUSTCALL_LEDGER_"
+
+#: The settings that have a variable, by its prefix; `MUSTCALL_LEDGER_KEY` is the ledger's own.
+_VARIABLES: Mapping[str, frozenset[str]] = {
+    "MUSTCALL_SERVER_": frozenset(ServerSettings.__struct_fields__),
+    "MUSTCALL_UPSTREAM_": frozenset(UpstreamSettings.__struct_fields__) - frozenset(_OWN),
+    "MUSTCALL_CONTRACT_": frozenset(Controls.__struct_fields__) - {"limits", "session"},
+    "MUSTCALL_LIMITS_": frozenset((*Limits.__struct_fields__, *GatewayLimits.__struct_fields__)),
+    "MUSTCALL_WORDING_": frozenset(Wording.__struct_fields__),
+    _LEDGER: frozenset((*LedgerSettings.__struct_fields__, "key")),
+    "MUSTCALL_PROBE_": frozenset(ProbeSettings.__struct_fields__),
+    "MUSTCALL_BUDGET_": frozenset(BudgetSettings.__struct_fields__),
+    "MUSTCALL_BREAKER_": frozenset(BreakerRule.__struct_fields__),
+}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,8 +204,10 @@ def load_settings(
     if not upstreams:
         upstreams, notes = embedded_upstream(embedded)
     server = over(read.server, "MUSTCALL_SERVER_", env, but=("host", "port"))
+    named_keys = {key_env, server.client_keys_env, *(upstream.api_key_env for upstream in upstreams)}
+    refuse_unknown(_VARIABLES, env, named_keys)
     changes: dict[str, object] = {}
-    named_host, named_port = stated("MUSTCALL_HOST", env), stated("MUSTCALL_PORT", env)
+    named_host, named_port = stated(HOST_NAMES, env), stated(PORT_NAMES, env)
     if host is not None or named_host is not None:
         changes["host"] = host if host is not None else named_host
     if port is not None:
@@ -264,7 +286,8 @@ def load_ledger(
     env = os.environ if environment is None else environment
     path = config_file(file, env)
     read = _read_file(path).ledger if path is not None else LedgerSettings()
-    said = over(read, "MUSTCALL_LEDGER_", env, but=("place",))
+    refuse_unknown({_LEDGER: _VARIABLES[_LEDGER]}, env)
+    said = over(read, _LEDGER, env, but=("place",))
     return msgspec.structs.replace(said, place=read.place_in(env, place))
 
 
