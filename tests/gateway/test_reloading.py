@@ -220,6 +220,31 @@ def test_what_needs_a_restart_is_kept_and_named(caplog: pytest.LogCaptureFixture
     assert caplog.messages == [f"the configuration is reloaded, but a restart is needed for: {', '.join(fixed)}"]
 
 
+@pytest.mark.parametrize(
+    ("section", "field", "value"),
+    [
+        *[("server", "log_level", "warning"), ("server", "log_format", "json")],
+        *[("limits", name, 7) for name in ("header_bytes", "header_count", "head_seconds", "body_seconds")],
+        *[("limits", name, 7) for name in ("body_bytes_per_second", "connections", "connections_per_address")],
+        *[("limits", name, 7) for name in ("reply_bytes", "reply_elements", "inflate_ratio")],
+    ],
+)
+def test_the_log_and_limits_of_connections_need_a_restart(section: str, field: str, value: object) -> None:
+    """What is read at the start alone is named and kept as it is, so that the next reload names it again."""
+    before: msgspec.Struct = getattr(SETTINGS, section)
+    wanted = msgspec.structs.replace(SETTINGS, **{section: msgspec.structs.replace(before, **{field: value})})
+    kept, fixed = keep_fixed(SETTINGS, wanted)
+    assert fixed == [field if section == "server" else f"limits.{field}"]
+    assert kept == SETTINGS
+
+
+def test_other_limits_change_at_once() -> None:
+    """Limits of bodies, keys and host names hold from the reload on."""
+    limits = msgspec.structs.replace(SETTINGS.limits, body_elements=5, hosts=("h",), key_concurrency=2, silent_lines=9)
+    wanted = msgspec.structs.replace(SETTINGS, limits=limits)
+    assert keep_fixed(SETTINGS, wanted) == (wanted, [])
+
+
 def test_a_refused_reload_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
     """The log says what was wrong, once, and the old settings stay."""
 

@@ -177,13 +177,13 @@ def test_timeouts_of_all_upstreams(tmp_path: Path) -> None:
         "MUSTCALL_UPSTREAM_IDLE_TIMEOUT": "3",
         "MUSTCALL_UPSTREAM_DEFAULT_MAX_TOKENS": "4",
         "MUSTCALL_UPSTREAM_MAX_OUTPUT_TOKENS": "5",
-        "MUSTCALL_UPSTREAM_NAME": "b",
-        "MUSTCALL_UPSTREAM_BASE_URL": "http://elsewhere/v1",
     }
     (endpoint,) = load_settings(write(tmp_path, UPSTREAM), environment=env).endpoints
     assert endpoint.timeouts == Timeouts(connect=1, read=2, idle=3)
     assert (endpoint.default_max_tokens, endpoint.max_output_tokens) == (4, 5)
-    assert (endpoint.name, endpoint.base_url) == ("a", "http://127.0.0.1:9000/v1")
+    for name in ("MUSTCALL_UPSTREAM_NAME", "MUSTCALL_UPSTREAM_BASE_URL"):
+        with pytest.raises(ConfigError, match=f"{name} is no variable"):
+            load_settings(write(tmp_path, UPSTREAM), environment={name: "b"})
 
 
 def test_single_tools_and_agents_limits(tmp_path: Path) -> None:

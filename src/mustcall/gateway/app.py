@@ -41,6 +41,7 @@ from mustcall.telemetry.logs import log_of
 from mustcall.telemetry.requests import RequestLog
 from mustcall.telemetry.stream import EventStream
 from mustcall.upstream.endpoint import caller_key
+from mustcall.upstream.masking import Masking, secrets_of
 from mustcall.upstream.retry import Clock, SystemClock
 from mustcall.upstream.schemes import SchemeTransport
 from mustcall.upstream.seam import Transport
@@ -180,9 +181,11 @@ class Gateway:
             if self._metering is None and budget is not None:
                 meter = Metering if keeper is None else keeper.metering
                 self._metering = meter(budget, self._clock, events=self.events)
+            secrets = secrets_of(self._settings.endpoints)
+            transport = Masking(self._transport, secrets) if secrets else self._transport
             self._service = Service(
                 self._settings,
-                Tapping(self._transport) if keeper is not None and keeper.keeps_contents else self._transport,
+                Tapping(transport) if keeper is not None and keeper.keeps_contents else transport,
                 self._clock,
                 self._metering,
                 keeper.memory if keeper is not None else None,

@@ -4,7 +4,16 @@ It knows values and statements. What a run means, when a turn is recorded and wh
 """
 
 from mustcall.ledger.ledger import Ledger
-from mustcall.ledger.opening import OFF, default_contents, default_place, open_ledger, read_contents, shown_place
+from mustcall.ledger.opening import (
+    OFF,
+    default_contents,
+    default_place,
+    differing,
+    named_place,
+    open_ledger,
+    read_contents,
+    shown_place,
+)
 from mustcall.ledger.values import (
     AttemptTrace,
     BreakerRow,
@@ -53,6 +62,8 @@ __all__ = [
     "TurnTrace",
     "default_contents",
     "default_place",
+    "differing",
+    "named_place",
     "open_ledger",
     "read_contents",
     "shown_place",

@@ -1,7 +1,8 @@
 """Which ledger is meant: a path, a URL, or the default file in the user's state directory."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from mustcall.core.errors import ConfigError
@@ -11,20 +12,44 @@ from mustcall.ledger.stores.postgres import PostgresStore
 from mustcall.ledger.stores.sqlite import SqliteStore
 from mustcall.ledger.values import ContentsKept
 
-__all__ = ["OFF", "default_contents", "default_place", "open_ledger", "read_contents", "shown_place"]
+__all__ = [
+    "OFF",
+    "default_contents",
+    "default_place",
+    "differing",
+    "named_place",
+    "open_ledger",
+    "read_contents",
+    "shown_place",
+]
 
 #: The word for no ledger at all.
 OFF = "off"
 _POSTGRES = ("postgresql://", "postgres://")
 #: SQLite's word for a database that only one connection sees, and that ends with it.
 _MEMORY = ":memory:"
+#: A misspelt URL and libpq's other form of an address: no file is to be made of the password in it.
+_ALMOST_URL = re.compile(r"postgres(?:ql)?:|(?:.*\s)?(?:host|user|password|dbname)\s*=", re.IGNORECASE | re.DOTALL)
+
+
+def differing(names: Iterable[str]) -> str:
+    """Return the words for variables that mean the same setting and differ; their values may hold passwords."""
+    return f"{' and '.join(names)} mean the same setting and differ; unset one of them"
+
+
+def named_place(env: Mapping[str, str]) -> str | None:
+    """Return where MUSTCALL_LEDGER says the ledger is, MUSTCALL_LEDGER_PLACE for long; None where both are empty."""
+    said = {name: env[name] for name in ("MUSTCALL_LEDGER", "MUSTCALL_LEDGER_PLACE") if env.get(name)}
+    if len(set(said.values())) > 1:
+        raise ConfigError(differing(said))
+    return next(iter(said.values()), None)
 
 
 def default_place(environment: Mapping[str, str] | None = None) -> str:
     """Return where the ledger is if nobody says: MUSTCALL_LEDGER, DATABASE_URL, else a file in the state directory."""
     env = os.environ if environment is None else environment
-    named = env.get("MUSTCALL_LEDGER") or ""
-    if named:
+    named = named_place(env)
+    if named is not None:
         return named
     shared = env.get("DATABASE_URL") or ""
     if shared.startswith(_POSTGRES):
@@ -73,6 +98,10 @@ def open_ledger(
     if path == _MEMORY:
         raise ConfigError(
             "a ledger in memory keeps nothing; give the path of a file, such as one in a temporary folder"
+        )
+    if _ALMOST_URL.match(path):
+        raise ConfigError(
+            "a ledger is a file or a postgresql:// URL; this is neither (it is not shown: keys may be in it)"
         )
     if not path or path == OFF:
         raise ConfigError("no ledger is named: give a path or a postgresql:// URL")

@@ -22,7 +22,9 @@ __all__ = ["FORM", "Address", "is_address", "read_address"]
 FORM = "[name:]wire=URL[#model] or provider:model"
 
 #: What stands before an @ in an address is nobody's to see.
-_USER = re.compile(r"//[^/@\s]*@")
+_USER = re.compile(r"//[^@\s#]*@")
+#: Nor is a query: people write keys there.
+_QUERY = re.compile(r"\?[^#]*")
 _WIRE_FIRST = re.compile(rf"(?:[^=]*:)?(?:{'|'.join(Wire)})=")
 
 
@@ -59,7 +61,7 @@ def read_address(text: str) -> Address:
 
 
 def _complaint(text: str) -> str:
-    shown = _USER.sub("//", text)
+    shown = _USER.sub("//", _QUERY.sub("", text))
     meant = _meant(shown)
     if meant is not None:
         return f"the upstream {shown!r} must be {FORM}; did you mean {meant!r}?"

@@ -35,6 +35,7 @@ from mustcall.upstream.providers import provider_at
 from mustcall.upstream.retry import SystemClock
 from mustcall.upstream.schemes import SchemeTransport
 from mustcall.upstream.seam import Transport
+from mustcall.upstream.variables import read_variable
 
 __all__ = [
     "Flags",
@@ -211,10 +212,10 @@ def with_key(endpoint: Endpoint, key_env: str | None) -> Endpoint:
     if endpoint.api_key is not None:
         return endpoint
     provider = provider_at(endpoint.base_url)
-    name = key_env or (provider.key_env if provider is not None else None)
+    if key_env:
+        return msgspec.structs.replace(endpoint, api_key=read_variable(key_env, "--key-env", os.environ))
+    name = provider.key_env if provider is not None else None
     key = os.environ.get(name, "").strip() if name else ""
-    if key_env and not key:
-        raise ConfigError(f"the environment variable {key_env} (--key-env) is not set")
     return msgspec.structs.replace(endpoint, api_key=key) if key else endpoint
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mustcall.cli.wrapping import fold
 from mustcall.gateway.config.settings import load_ledger
-from mustcall.ledger import Ledger, open_ledger
+from mustcall.ledger import Ledger, named_place, open_ledger
 from mustcall.toolkit.builtin.files import plain
 
 __all__ = [
@@ -63,8 +63,9 @@ def where_kept(place: str | None, config: Path | None) -> str | None:
 
     Where a flag or the environment names the place, a file that nobody named is not read: it may be broken.
     """
-    if config is None and (place or os.environ.get("MUSTCALL_LEDGER")):
-        return place or os.environ["MUSTCALL_LEDGER"]
+    named = place or named_place(os.environ)
+    if config is None and named:
+        return named
     return load_ledger(config, place=place).place
 
 

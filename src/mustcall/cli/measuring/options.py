@@ -25,6 +25,7 @@ from mustcall.upstream.listing import ask_models
 from mustcall.upstream.retry import SystemClock
 from mustcall.upstream.schemes import SchemeTransport
 from mustcall.upstream.seam import Transport
+from mustcall.upstream.variables import read_variable
 
 __all__ = [
     "FILE",
@@ -144,10 +145,7 @@ def read_key(name: str | None, option: str = "--key-env") -> str | None:
     """Return the key an environment variable holds, None where none is named."""
     if name is None:
         return None
-    key = os.environ.get(name, "").strip()
-    if not key:
-        raise ConfigError(f"the environment variable {name} ({option}) is not set")
-    return key
+    return read_variable(name, option, os.environ)
 
 
 @asynccontextmanager

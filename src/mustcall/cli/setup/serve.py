@@ -18,8 +18,9 @@ from mustcall.cli.setup.naming import UPSTREAM
 from mustcall.cli.setup.offering import PLACEHOLDER, REPLACE, only_listed
 from mustcall.core.errors import UnknownModel
 from mustcall.core.origin import Wire
+from mustcall.gateway.config.environment import stated
 from mustcall.gateway.config.reloading import Reloader, may_reload
-from mustcall.gateway.config.settings import ServerSettings, Settings, load_settings
+from mustcall.gateway.config.settings import PORT_NAMES, ServerSettings, Settings, load_settings
 from mustcall.gateway.process.notify import notify_ready
 from mustcall.gateway.process.server import bind, serve
 from mustcall.ledger import shown_place
@@ -153,7 +154,7 @@ def command(
         chosen = (
             ctx.get_parameter_source("port") is not ParameterSource.DEFAULT
             or settings.server.port != ServerSettings().port
-            or "MUSTCALL_PORT" in os.environ
+            or stated(PORT_NAMES, os.environ) is not None
         )
         listener = bind(settings.server, or_any_port=not chosen)
         address, bound = listener.getsockname()[:2]

@@ -19,8 +19,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mustcall.core.errors import ConfigError, LedgerError, MustcallError
-from mustcall.gateway.config.settings import DEFAULT_FILE, ServerSettings, Settings, load_settings
+from mustcall.core.errors import ConfigError, LedgerError, MustcallError, UpstreamRedirected
+from mustcall.gateway.config.environment import stated
+from mustcall.gateway.config.settings import DEFAULT_FILE, PORT_NAMES, ServerSettings, Settings, load_settings
 from mustcall.gateway.process.server import bind
 from mustcall.ledger import OFF, default_place, open_ledger, shown_place
 from mustcall.upstream.embedded.engine import INSTALL, engine_problem
@@ -152,6 +153,9 @@ def _config_fix(problem: str, shown: str) -> str:
     variable = re.search(r"the environment variable (\S+)", problem)
     if variable is not None:
         return f"export {variable[1]}=… where mustcall runs"
+    unknown = re.match(r"(MUSTCALL_\w+) is no variable", problem)
+    if unknown is not None:
+        return f"unset {unknown[1]}, or correct its name where mustcall runs"
     if shown == "no file":
         return "mustcall init"
     return f"correct {shown}; `mustcall config check {shlex.quote(shown)}` reads it again"
@@ -172,7 +176,7 @@ async def _port(
     except ConfigError as error:
         if await _is_ours(wanted, transport):
             return Check("port", CheckState.OK, f"a mustcall gateway listens on {place}")
-        chosen = asked.port is not None or "MUSTCALL_PORT" in env or wanted.port != ServerSettings().port
+        chosen = asked.port is not None or stated(PORT_NAMES, env) is not None or wanted.port != ServerSettings().port
         state = CheckState.FAILED if chosen else CheckState.WARNING  # the usual one gives way to a free one
         found = error.message.partition(";")[0]
         return Check("port", state, found, "stop what uses it, or choose another with --port")
@@ -263,6 +267,9 @@ async def _upstream(endpoint: Endpoint, transport: Transport, seconds: float, ke
     name, place = f"upstream {endpoint.name}", f"{endpoint.wire} at {endpoint.base_url}"
     try:
         listing = await ask_models(endpoint, transport, seconds=seconds)
+    except UpstreamRedirected as error:
+        fix = "correct base_url in the file, so that it names where the server answers"
+        return Check(name, CheckState.FAILED, f"{place}: {error.message}", fix)
     except MustcallError as error:
         return Check(name, CheckState.FAILED, f"{place}: {error.message}", _reach_fix(endpoint))
     if listing.status in (401, 403):

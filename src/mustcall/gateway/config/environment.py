@@ -4,20 +4,31 @@
 and a table of tables (tools) is written as JSON. Which upstreams and routes there are has no variable.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from mustcall.core.errors import ConfigError
+from mustcall.core.text.nearest import nearest
 from mustcall.gateway.config.advice import advice, takes_switch
+from mustcall.ledger import differing
 
-__all__ = ["SWITCHES", "Keyless", "over", "over_some"]
+__all__ = ["SWITCHES", "Keyless", "over", "over_some", "refuse_unknown", "stated"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 #: What people write for true and false.
 SWITCHES = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
+
+#: Names that stand for keys, which any configuration may give to its own.
+_SECRET = ("_KEY", "_KEYS", "_TOKEN", "_SECRET", "_PASSWORD")
+#: What Kubernetes and Docker set for a service: `…_SERVICE_HOST`, `…_PORT_8484_TCP_ADDR`; `…_PORT` is `tcp://…`.
+_LINK = re.compile(r"_SERVICE_(?:HOST|PORT)(?:_|$)|_PORT_\d+_|_PORT$")
+_LINK_VALUE = re.compile(r"(?:tcp|udp|sctp)://")
+#: What settings are called by those who know their section and not that they have a name of their own.
+_OTHER_NAMES = {"MUSTCALL_SERVER_CLIENT_KEYS": "MUSTCALL_CLIENT_KEYS"}
 
 
 class Keyless(Mapping[str, str]):
@@ -35,6 +46,48 @@ class Keyless(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self._environment)
+
+
+def stated(names: Sequence[str], env: Mapping[str, str]) -> str | None:
+    """Return what variables of one meaning say; None where all are unset, or set to nothing.
+
+    Raise `ConfigError` where two of them differ.
+    """
+    said = {name: text for name in names if (text := env.get(name, "").strip()) and not _LINK_VALUE.match(text)}
+    if len(set(said.values())) > 1:
+        raise ConfigError(differing(said))
+    return next(iter(said.values()), None)
+
+
+def refuse_unknown(sections: Mapping[str, Iterable[str]], env: Iterable[str], own: Container[str] = ()) -> None:
+    """Raise `ConfigError` for a variable with a section's prefix that is none of its settings.
+
+    `own` are names that the configuration itself gives to variables. Keys that another configuration names, and what
+    an orchestrator sets for a service whose name begins like ours, are left alone.
+    """
+    known = {prefix + field.upper() for prefix, fields in sections.items() for field in fields}
+    for name in env:
+        prefix = next((one for one in sections if name.startswith(one)), None)
+        if prefix is None or name in known or name in own or _LINK.search(name):
+            continue
+        meant = _meant(name, prefix, known)
+        if meant is None and name.endswith(_SECRET):
+            continue
+        advised = f"did you mean {meant!r}?" if meant is not None else "docs/gateway.md lists them; unset it"
+        raise ConfigError(f"{name} is no variable of mustcall; {advised}")
+
+
+def _meant(name: str, prefix: str, known: Iterable[str]) -> str | None:
+    """Return the variable that was probably meant: a near one of the section, or the same setting of another."""
+    if name in _OTHER_NAMES:
+        return _OTHER_NAMES[name]
+    field = name.removeprefix(prefix)
+    fields = sorted(one.removeprefix(prefix) for one in known if one.startswith(prefix))
+    near = next((one for one in fields if one.startswith(f"{field}_")), None) or nearest(field, fields)
+    if near is not None:
+        return prefix + near
+    ends = [one for one in known if "_" in (other := one.split("_", 2)[2]) and name.endswith(f"_{other}")]
+    return max(ends, key=len, default=None)
 
 
 def over(given: S, prefix: str, env: Mapping[str, str], *, but: Iterable[str] = ()) -> S:

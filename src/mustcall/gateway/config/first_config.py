@@ -16,6 +16,7 @@ from mustcall.gateway.config.settings import ServerSettings, settings_from_flags
 from mustcall.gateway.config.upstream_settings import parse_upstream_flag
 from mustcall.upstream.address import read_address
 from mustcall.upstream.providers import EMBEDDED, provider_at
+from mustcall.upstream.variables import check_variable
 
 __all__ = ["FirstUpstream", "compose", "plan_upstreams", "quoted"]
 
@@ -85,6 +86,8 @@ def plan_upstreams(
         read, settings = read_address(address), parse_upstream_flag(address, taken)
         provider = read.provider or provider_at(read.base_url)
         name = key_env
+        if name is not None:
+            check_variable(name, "--key-env")
         if name is None and provider is not None and provider.key_env is not None:
             wanted = provider.needs_key or environment.get(provider.key_env, "").strip()
             name = provider.key_env if wanted else None

@@ -1,13 +1,15 @@
 """Reads the configuration again when the operator asks (SIGHUP): a wrong one changes nothing and is one log line.
 
-Decides what takes effect at once and what needs a restart (the address, the ledger). A hang-up of the terminal is the
-same signal and means the opposite: it ends the gateway, as it ends every program that was started there.
+Decides what takes effect at once and what needs a restart (the address, the ledger, the log, limits of connections and
+replies). A hang-up of the terminal is the same signal and means the opposite: it ends the gateway, as it ends every
+program that was started there.
 """
 
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -18,6 +20,15 @@ from mustcall.telemetry.console import tell
 from mustcall.telemetry.logs import log_of
 
 __all__ = ["Reloader", "keep_fixed", "may_reload"]
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+#: What is read at the start alone: the address, the log, and the limits that connections were made with.
+_FIXED_SERVER = ("host", "port", "log_level", "log_format")
+_FIXED_LIMITS = (
+    *("header_bytes", "header_count", "head_seconds", "body_seconds", "body_bytes_per_second"),
+    *("connections", "connections_per_address", "reply_bytes", "reply_elements", "inflate_ratio"),
+)
 
 _log = log_of("mustcall.gateway")
 
@@ -66,11 +77,18 @@ class Reloader:
 
 def keep_fixed(current: Settings, new: Settings) -> tuple[Settings, list[str]]:
     """Return new settings with what only a restart can change kept as it is, and the names of what differs."""
-    fixed = [name for name in ("host", "port") if getattr(new.server, name) != getattr(current.server, name)]
+    server, fixed = _keep(current.server, new.server, _FIXED_SERVER)
+    limits, fixed_limits = _keep(current.limits, new.limits, _FIXED_LIMITS)
+    fixed += [f"limits.{name}" for name in fixed_limits]
     if new.ledger != current.ledger:
         fixed.append("ledger")
-    server = msgspec.structs.replace(new.server, host=current.server.host, port=current.server.port)
-    return msgspec.structs.replace(new, server=server, ledger=current.ledger), fixed
+    return msgspec.structs.replace(new, server=server, limits=limits, ledger=current.ledger), fixed
+
+
+def _keep(current: S, new: S, names: Sequence[str]) -> tuple[S, list[str]]:
+    """Return a section with these settings as they are, and the names of those that differ."""
+    kept = {name: getattr(current, name) for name in names if getattr(new, name) != getattr(current, name)}
+    return msgspec.structs.replace(new, **kept), list(kept)
 
 
 def _has_terminal() -> bool:

@@ -15,7 +15,7 @@ from mustcall.dialects.own import DialectSettings, make_dialect
 from mustcall.engine.turns import OperatorSettings
 from mustcall.gateway.config.advice import advice
 from mustcall.gateway.config.budget_settings import BudgetSettings, PriceSettings, SessionBy, read_budget
-from mustcall.gateway.config.environment import over
+from mustcall.gateway.config.environment import over, refuse_unknown, stated
 from mustcall.gateway.config.probe_settings import ProbeSettings, Sourced, overrides_of, read_probe
 from mustcall.gateway.config.upstream_settings import (
     NEEDED,
@@ -27,7 +27,7 @@ from mustcall.gateway.config.upstream_settings import (
 )
 from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.policy.facts.checking import check_number
-from mustcall.policy.facts.controls import Controls, check_limits
+from mustcall.policy.facts.controls import Controls, Limits, check_limits
 from mustcall.policy.facts.routing import Route, WireEndpoint
 from mustcall.policy.facts.wording import Wording, check_wording
 from mustcall.policy.failures.breaker import BreakerRule
@@ -36,6 +36,7 @@ from mustcall.profiles import ProfileOverride, read_overrides
 from mustcall.telemetry.console import LogLevel
 from mustcall.telemetry.requests import LogFormat
 from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.variables import read_variable
 
 __all__ = [
     "DEFAULT_FILE",
@@ -50,6 +51,9 @@ __all__ = [
 
 DEFAULT_FILE = "mustcall.toml"
 
+#: The variable that holds the keys of callers itself, where `client_keys_env` names one that does.
+CLIENT_KEYS = "MUSTCALL_CLIENT_KEYS"
+
 #: What is said where no upstream is named.
 NO_UPSTREAM = (
     "no upstream is configured: write one in mustcall.toml (`mustcall init` does), set "
@@ -60,6 +64,10 @@ NO_UPSTREAM = (
 #: What an upstream is, of which the environment has no variable for all of them; limits have one.
 _OWN = (*NEEDED, "use", "model", "api_key_env", "forward_key", "headers", "stateful")
 
+
+#: The variables of the address, either of which may be set.
+HOST_NAMES = ("MUSTCALL_HOST", "MUSTCALL_SERVER_HOST")
+PORT_NAMES = ("MUSTCALL_PORT", "MUSTCALL_SERVER_PORT")
 
 #: Who may read `/metrics`: whoever may call (`key`), everybody (`open`), nobody (`off`).
 MetricsAccess = Literal["key", "open", "off"]
@@ -117,6 +125,22 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     breaker: BreakerRule | None = None
     limits: GatewayLimits = DEFAULTS
     price: tuple[PriceSettings, ...] = ()
+
+
+_LEDGER = "MUSTCALL_LEDGER_"
+
+#: The settings that have a variable, by its prefix; `MUSTCALL_LEDGER_KEY` is the ledger's own.
+_VARIABLES: Mapping[str, frozenset[str]] = {
+    "MUSTCALL_SERVER_": frozenset(ServerSettings.__struct_fields__),
+    "MUSTCALL_UPSTREAM_": frozenset(UpstreamSettings.__struct_fields__) - frozenset(_OWN),
+    "MUSTCALL_CONTRACT_": frozenset(Controls.__struct_fields__) - {"limits", "session"},
+    "MUSTCALL_LIMITS_": frozenset((*Limits.__struct_fields__, *GatewayLimits.__struct_fields__)),
+    "MUSTCALL_WORDING_": frozenset(Wording.__struct_fields__),
+    _LEDGER: frozenset((*LedgerSettings.__struct_fields__, "key")),
+    "MUSTCALL_PROBE_": frozenset(ProbeSettings.__struct_fields__),
+    "MUSTCALL_BUDGET_": frozenset(BudgetSettings.__struct_fields__),
+    "MUSTCALL_BREAKER_": frozenset(BreakerRule.__struct_fields__),
+}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,13 +204,16 @@ def load_settings(
     if not upstreams:
         upstreams, notes = embedded_upstream(embedded)
     server = over(read.server, "MUSTCALL_SERVER_", env, but=("host", "port"))
+    named_keys = {key_env, server.client_keys_env, *(upstream.api_key_env for upstream in upstreams)}
+    refuse_unknown(_VARIABLES, env, named_keys)
     changes: dict[str, object] = {}
-    if host is not None or "MUSTCALL_HOST" in env:
-        changes["host"] = host if host is not None else env["MUSTCALL_HOST"]
+    named_host, named_port = stated(HOST_NAMES, env), stated(PORT_NAMES, env)
+    if host is not None or named_host is not None:
+        changes["host"] = host if host is not None else named_host
     if port is not None:
         changes["port"] = port
-    elif "MUSTCALL_PORT" in env:
-        changes["port"] = _port(env["MUSTCALL_PORT"])
+    elif named_port is not None:
+        changes["port"] = _port(named_port)
     changes |= {
         name: value for name, value in (("log_level", log_level), ("log_format", log_format)) if value is not None
     }
@@ -259,7 +286,8 @@ def load_ledger(
     env = os.environ if environment is None else environment
     path = config_file(file, env)
     read = _read_file(path).ledger if path is not None else LedgerSettings()
-    said = over(read, "MUSTCALL_LEDGER_", env, but=("place",))
+    refuse_unknown({_LEDGER: _VARIABLES[_LEDGER]}, env)
+    said = over(read, _LEDGER, env, but=("place",))
     return msgspec.structs.replace(said, place=read.place_in(env, place))
 
 
@@ -312,14 +340,22 @@ def _port(text: str) -> int:
 
 
 def _client_keys(server: ServerSettings, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the keys callers must present, the environment's before the file's; a variable without one is refused."""
+    if CLIENT_KEYS in env:
+        keys = _split(env[CLIENT_KEYS])
+        if not keys:
+            raise ConfigError(
+                f"server: the environment variable {CLIENT_KEYS} holds no key; separate several by commas, or unset it "
+                "to let every caller in"
+            )
+        return keys
     name = server.client_keys_env
     if name is None:
-        return _split(env.get("MUSTCALL_CLIENT_KEYS", ""))
-    keys = _split(env.get(name, ""))
+        return ()
+    none = "holds no key; separate several by commas"
+    keys = _split(read_variable(name, "client_keys_env", env, "server", none))
     if not keys:
-        raise ConfigError(
-            f"server: the environment variable {name} (client_keys_env) holds no key; separate several by commas"
-        )
+        raise ConfigError(f"server: the environment variable {name} (client_keys_env) {none}")
     return keys
 
 
@@ -329,6 +365,8 @@ def _split(text: str) -> tuple[str, ...]:
 
 def _check(settings: Settings) -> None:
     server = settings.server
+    if not server.host.strip():
+        raise ConfigError("server: host is empty; write 127.0.0.1, or 0.0.0.0 for every interface")
     if not 0 <= server.port <= 65535:
         raise ConfigError(f"server: port must be between 0 and 65535, got {server.port}")
     for field in ("max_body_bytes", "max_concurrency", "request_timeout"):

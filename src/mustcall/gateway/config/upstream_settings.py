@@ -24,6 +24,7 @@ from mustcall.upstream.embedded.store import (
 from mustcall.upstream.endpoint import Endpoint
 from mustcall.upstream.providers import Provider, find_key, server_name
 from mustcall.upstream.seam import Timeouts
+from mustcall.upstream.variables import read_variable, shown_url
 from mustcall.wire.registry import CODECS
 
 __all__ = [
@@ -207,10 +208,7 @@ def _key(
         if provider is None or upstream.base_url != provider.base_url:
             return None
         return find_key(provider, where, env)
-    key = env.get(name, "").strip()
-    if not key:
-        raise ConfigError(f"{where}: the environment variable {name} ({setting}) is not set")
-    return key
+    return read_variable(name, setting, env, where)
 
 
 def _check_embedded(upstream: UpstreamSettings, where: str) -> None:
@@ -231,9 +229,11 @@ def _check_address(upstream: UpstreamSettings, where: str) -> None:
     try:
         parts = urlsplit(upstream.base_url)
         _ = parts.port  # read here because a wrong one is only noticed when it is asked for
-    except ValueError as error:
-        raise ConfigError(f"{where}: base_url cannot be read: {error}") from None
-    shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    except ValueError:  # its words quote the address
+        raise ConfigError(
+            f"{where}: base_url cannot be read; it must be an http(s) URL with a number for its port"
+        ) from None
+    shown = shown_url(upstream.base_url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"{where}: base_url must be an http(s) URL like http://127.0.0.1:9000/v1, got {shown!r}")
     if parts.username is not None or parts.query or parts.fragment:

@@ -28,6 +28,7 @@ from mustcall.ledger import (
     Ledger,
     TallyRow,
     default_place,
+    named_place,
     open_ledger,
 )
 from mustcall.ledger.notices import Notices
@@ -90,7 +91,7 @@ class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     def place_in(self, environment: Mapping[str, str], named: str | None = None) -> str:
         """Return where the ledger is, `off` included: a flag over the environment over the file over the default."""
-        return named or environment.get("MUSTCALL_LEDGER") or self.place or default_place(environment)
+        return named or named_place(environment) or self.place or default_place(environment)
 
     def resolved(
         self, environment: Mapping[str, str], *, place: str | None = None, keep: str | None = None

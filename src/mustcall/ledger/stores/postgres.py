@@ -7,14 +7,15 @@ are not kept waiting. psycopg is imported when a ledger is opened and not before
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
 from mustcall.core.errors import ConfigError, LedgerError, LedgerFull, LedgerMismatch, LedgerReadOnly, LedgerUnavailable
 from mustcall.ledger.stores import statements as sql
+from mustcall.ledger.stores.address import UNREADABLE, plain_words, shown_address
 from mustcall.ledger.stores.migrations import missing
 from mustcall.ledger.stores.program import AskMany, AskRows, LedgerStatement, Program, Rows
 from mustcall.ledger.stores.store import Maker
@@ -54,8 +55,7 @@ class PostgresStore:
     @property
     def place(self) -> str:
         """The database's address without user, password and options."""
-        parts = urlsplit(self._url)
-        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+        return shown_address(self._url)
 
     async def open(self) -> None:
         """Connect, check the encoding, and bring the tables up to date."""
@@ -68,6 +68,7 @@ class PostgresStore:
             raise ConfigError(
                 f"the ledger at {self.place} needs psycopg: pip install 'mustcall[postgres]', or use a file"
             ) from None
+        logging.getLogger("psycopg.pool").addFilter(_hide_words)
         pool: AsyncConnectionPool[AsyncConnection[Sequence[Any]]] = AsyncConnectionPool(
             self._url,
             min_size=1,
@@ -87,6 +88,9 @@ class PostgresStore:
         except (Error, TimeoutError) as error:
             await pool.close(_CLOSE_SECONDS)
             raise self._typed(error) from None
+        except (ValueError, OverflowError):  # a port or a host name that the socket library does not take
+            await pool.close(_CLOSE_SECONDS)
+            raise self._unreadable() from None
         except BaseException:
             await pool.close(_CLOSE_SECONDS)
             raise
@@ -181,12 +185,14 @@ class PostgresStore:
 
     def _typed(self, error: Exception) -> LedgerError:
         """Return a database's error as one of ours."""
-        from psycopg import InterfaceError, OperationalError, errors  # noqa: PLC0415  there by now
+        from psycopg import InterfaceError, OperationalError, ProgrammingError, errors  # noqa: PLC0415  there by now
         from psycopg_pool import PoolTimeout  # noqa: PLC0415  as above
 
         if isinstance(error, TimeoutError | PoolTimeout):
             return LedgerUnavailable(f"the ledger at {self.place} did not answer in time")
-        said = f"{self.place}: {str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__}"
+        if isinstance(error, ProgrammingError) and error.sqlstate is None:
+            return self._unreadable()
+        said = f"{self.place}: {plain_words(error, self._url)}"
         if isinstance(error, errors.DiskFull):
             return LedgerFull(f"no room to write the ledger at {said}")
         if isinstance(error, errors.ReadOnlySqlTransaction | errors.InsufficientPrivilege):
@@ -194,6 +200,22 @@ class PostgresStore:
         if isinstance(error, OperationalError | InterfaceError):
             return LedgerUnavailable(f"the ledger failed at {said}")
         return LedgerError(f"the ledger refused what it was asked at {said}")
+
+    def _unreadable(self) -> LedgerError:
+        return LedgerUnavailable(f"the ledger at {self.place} cannot be opened: {UNREADABLE}")
+
+
+def _hide_words(record: logging.LogRecord) -> bool:
+    """Let the pool log what failed, and not in words of the driver, which quote the address."""
+    if isinstance(record.args, tuple):
+        record.args = tuple([_named(each) for each in record.args])
+        record.exc_info = record.exc_text = None
+    return True
+
+
+def _named(each: object) -> object:
+    """Return a driver's object by its type: its text has user and options."""
+    return type(each).__name__ if isinstance(each, Exception) or type(each).__module__.startswith("psycopg") else each
 
 
 async def _configure(connection: "AsyncConnection[Sequence[Any]]") -> None:
