@@ -2,7 +2,7 @@
 
 A schema is compiled by `jsonschema-rs` (kept by its text, bounded). One that is larger than `LARGEST_SCHEMA` or whose
 work cannot be bounded (`workload`) is no reason to fail: it is reported as not checkable. Of one that the library
-refuses, the rest is checked by once the faulty parts are left out (`soundness`). A value that would take more than
+refuses, the rest is checked by once the faulty parts are left out (`subschemas`). A value that would take more than
 `MOST_STEPS` steps does not fit: nobody can say that it does. `format` is an
 annotation, not a check, as JSON Schema has it. Which schema applies is decided elsewhere; what is wrong with a value
 that does not fit is found in `misfits`.
@@ -21,8 +21,7 @@ from mustcall.core.origin import JsonObject
 from mustcall.policy.limits.work_allowance import spend
 from mustcall.policy.schema.misfits import Misfits
 from mustcall.policy.schema.problems import Problem
-from mustcall.policy.schema.soundness import without_faults
-from mustcall.policy.schema.subschemas import Path, as_object, rewrite
+from mustcall.policy.schema.subschemas import Path, as_object, rewrite, without_faults
 from mustcall.policy.schema.workload import MOST_STEPS, SchemaWorkload, Uncountable, effort_of
 
 if TYPE_CHECKING:

@@ -1,10 +1,11 @@
-"""Where a JSON schema holds other schemas, and where its local references point.
+"""Where a JSON schema holds other schemas, where its local references point, and what is left without its faults.
 
 The one table of keywords every walk over a schema is made from, so that a property called `$ref` or an example that
 looks like a schema is never mistaken for one. It decides nothing about upstreams and fetches nothing: a reference out
 of the document resolves to None.
 
-Cost: `rewrite`, `deeper_than` and `types_of` are linear in the schema; `hoist` copies each referenced part once.
+Cost: `rewrite`, `deeper_than` and `types_of` are linear in the schema; `hoist` copies each referenced part once;
+`without_faults` searches once for each fault, at most `_MOST_FAULTS` times.
 """
 
 import re
@@ -28,6 +29,7 @@ __all__ = [
     "rewrite",
     "spell",
     "types_of",
+    "without_faults",
 ]
 
 #: How deep a schema or a value may nest before it is refused; the same bound as the text readers'.
@@ -35,6 +37,7 @@ MAX_DEPTH = 100
 
 _CONTAINERS = (dict, list)
 _MAX_REFS = 16
+_MOST_FAULTS = 32
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 _ONE = (
     "items",
@@ -214,3 +217,63 @@ def hoist(schema: JsonObject, prefix: str) -> tuple[JsonObject, dict[str, JsonOb
             assert target is not None  # only references that resolve are given a name
             definitions[name] = moved(target)
     return body, definitions
+
+
+def without_faults(
+    schema: JsonObject, fault_of: Callable[[JsonObject], Path | None], lose: Callable[[Path, str], None]
+) -> JsonObject | None:
+    """Return the schema without its faults, None if no schema is left; the one that is given is changed in place.
+
+    `fault_of` returns where the first fault is: empty if nobody can say, None if there is none. `lose` is told of each
+    part that is taken out.
+    """
+    local = False
+    for _ in range(_MOST_FAULTS):
+        fault = fault_of(schema)
+        if fault is None:
+            return schema
+        if len(fault) > 0:
+            _remove(schema, fault)
+            lose(fault[:-1], f"{fault[-1]} is not JSON Schema, dropped")
+        elif local:
+            break
+        else:
+            schema, local = _local(schema, lose), True
+    return None
+
+
+def _remove(schema: JsonObject, path: Path) -> None:
+    """Take the faulty part out, or what is around it where the path does not lead through the schema as written."""
+    holders: list[Any] = [schema]
+    for step in path[:-1]:
+        if not _holds(holders[-1], step):
+            break
+        holders.append(holders[-1][step])
+    if not _holds(holders[-1], path[len(holders) - 1]):
+        holders.pop()
+    place = len(holders) - 1
+    if not holders:
+        schema.clear()
+    elif place and path[place - 1] in MAPS:
+        holders[-1][path[place]] = {}  # the field stays known, its declaration does not
+    else:
+        del holders[-1][path[place]]
+
+
+def _holds(holder: Any, step: str | int) -> bool:
+    if isinstance(step, str):
+        return step in (as_object(holder) or {})
+    return step < len(as_list(holder))
+
+
+def _local(schema: JsonObject, lose: Callable[[Path, str], None]) -> JsonObject:
+    """Leave out names of the document and references to what is not in it: nothing is ever fetched."""
+    schema = {key: value for key, value in schema.items() if key != "$id"}
+
+    def keep_local(node: JsonObject, path: Path) -> JsonObject:
+        if "$ref" not in node or resolve(schema, node["$ref"]) is not None:
+            return node
+        lose(path, "a reference out of the schema dropped")
+        return {key: value for key, value in node.items() if key != "$ref"}
+
+    return rewrite(schema, keep_local)

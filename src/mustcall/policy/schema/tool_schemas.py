@@ -23,7 +23,6 @@ from mustcall.core.tools import ProviderTool, Tool
 from mustcall.policy.facts.profile import Profile, SchemaTarget
 from mustcall.policy.schema.arguments import object_schema
 from mustcall.policy.schema.gemini import Reduction, merge_schemas, reduce_for_gemini
-from mustcall.policy.schema.soundness import without_faults
 from mustcall.policy.schema.strict import close_schema
 from mustcall.policy.schema.subschemas import (
     MAX_DEPTH,
@@ -35,6 +34,7 @@ from mustcall.policy.schema.subschemas import (
     resolve,
     rewrite,
     types_of,
+    without_faults,
 )
 from mustcall.policy.schema.validation import schema_fault
 
