@@ -1,7 +1,8 @@
 """What durable runs leave behind: a result that can be read, and no more of what was said than is wanted."""
 
 import asyncio
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, Field
@@ -19,11 +20,28 @@ class Bill(BaseModel):
     total: int = Field(alias="totalAmount")
 
 
-async def test_an_answer_with_names_of_its_own_is_read_back(place: str) -> None:
+@dataclass
+class Total:
+    """The same as a plain dataclass."""
+
+    total: Annotated[int, Field(alias="totalAmount")]
+
+
+@pytest.mark.parametrize(
+    ("output", "said", "value"),
+    [
+        (Bill, '{"totalAmount": 3}', Bill(totalAmount=3)),
+        (Total, '{"totalAmount": 3}', Total(3)),
+        (list[Bill], '{"value": [{"totalAmount": 3}]}', [Bill(totalAmount=3)]),
+        (list[Total], '{"value": [{"totalAmount": 3}]}', [Total(3)]),
+        (Total | None, '{"value": {"totalAmount": 3}}', Total(3)),
+    ],
+)
+async def test_an_answer_with_names_of_its_own_is_read_back(place: str, output: Any, said: str, value: Any) -> None:
     """A finished run's answer is stored by the names it was asked for with."""
-    first = await Agent(ScriptedModel(['{"totalAmount": 3}']), ledger=place).run("Go.", run_id="r", output=Bill)
-    again = await Agent(ScriptedModel([]), ledger=place).resume("r", output=Bill)
-    assert first.output == again.output == Bill(totalAmount=3)
+    first = await Agent(ScriptedModel([said]), ledger=place).run("Go.", run_id="r", output=output)
+    again = await Agent(ScriptedModel([]), ledger=place).resume("r", output=output)
+    assert first.output == again.output == value
 
 
 @pytest.mark.parametrize("way", ["option", "environment"])

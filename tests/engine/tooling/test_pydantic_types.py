@@ -5,16 +5,18 @@ import sys
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple, NewType
 
+import annotated_types
 import msgspec
 import pydantic
 import pytest
 from pydantic.dataclasses import dataclass as pydantic_dataclass
+from pydantic.fields import FieldInfo
 from typing_extensions import TypeAliasType, TypedDict
 
 from mustcall import ToolCall, ToolContext, tool
 from mustcall.core.errors import ConfigError
 from mustcall.engine.tooling.definition import FunctionTool
-from mustcall.engine.tooling.pydantic_types import uses_pydantic
+from mustcall.engine.tooling.pydantic_types import is_field, uses_pydantic
 from mustcall.engine.tooling.reading import Unfit
 from mustcall.engine.tooling.roster import read_tools
 
@@ -86,6 +88,27 @@ Count = NewType("Count", Annotated[int, pydantic.Field(ge=1)])  # pyrefly: ignor
 Alias = TypeAliasType("Alias", list[Payment])
 
 
+class Pattern:
+    """A note of the user's that tells pydantic how to read a type."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """Read it as pydantic would."""
+        return handler(source)
+
+
+class Kind(FieldInfo):  # pyrefly: ignore[invalid-inheritance]  other libraries do it
+    """A field of another library's, made of pydantic's."""
+
+
+def test_kinds_of_fields() -> None:
+    """A field is known by what it is made of."""
+    assert is_field(Kind(default=1))
+    assert is_field(pydantic.Field(default=1))
+    assert not is_field(None)
+    assert not is_field(field(default=1))
+
+
 @pytest.mark.parametrize(
     ("hint", "uses"),
     [
@@ -100,6 +123,8 @@ Alias = TypeAliasType("Alias", list[Payment])
         (Count, True),
         (Alias, True),
         (pydantic.SecretStr, True),
+        (Annotated[int, annotated_types.Ge(1)], True),
+        (Annotated[bytes, Pattern], True),
         (Tree, False),
         (int, False),
         (Annotated[int, msgspec.Meta(ge=1)], False),
@@ -265,6 +290,40 @@ def test_the_parameter_without_a_schema_is_named() -> None:
 
     with pytest.raises(ConfigError, match=r"tool 'plain': the parameter 'what' has no JSON schema"):
         tool(plain)
+
+
+class Span(msgspec.Struct):
+    """A struct, which pydantic cannot read."""
+
+    days: int
+
+
+def test_a_parameter_that_is_only_in_the_way_of_others() -> None:
+    """A type that could be read alone is blamed last, and the message says what it cannot stand beside."""
+
+    def both(span: Span, payment: Payment) -> None:
+        """Both."""
+
+    with pytest.raises(ConfigError, match=r"the parameter 'span' has no JSON schema beside the others, which pydantic"):
+        tool(both)
+
+    def worse(span: Span, what: list[Opaque]) -> None:
+        """Worse."""
+
+    with pytest.raises(ConfigError, match=r"the parameter 'what' has no JSON schema: "):
+        tool(worse)
+
+
+def test_constraints_without_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where pydantic is not installed, constraints that only it reads are an error with the fix."""
+
+    def take(n: Annotated[int, annotated_types.Ge(1)]) -> None:
+        """Take."""
+
+    assert tool(take).schema["properties"]["n"]["minimum"] == 1
+    monkeypatch.setitem(sys.modules, "pydantic", None)
+    with pytest.raises(ConfigError, match="pip install pydantic"):
+        tool(take)
 
 
 def test_pydantics_advice_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,13 @@ says what fits; how an answer is asked for, and what happens to one that does no
 
 import sys
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
 import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import JsonObject
-from mustcall.engine.tooling.pydantic_types import misfits, reason_of, uses_pydantic
+from mustcall.engine.tooling.pydantic_types import load_pydantic, misfits, reason_of, uses_pydantic
 from mustcall.engine.tooling.reading import Unfit, decode_text
 from mustcall.policy.schema.subschemas import types_of
 from mustcall.policy.schema.validation import schema_fault
@@ -32,12 +31,14 @@ _UNIONS = ("anyOf", "oneOf")
 class AnswerShape(msgspec.Struct, frozen=True):
     """What an answer must be. `read` takes JSON that fits the schema and raises `Unfit` where the type says more.
 
-    `inside` is the shape that was asked for, where an object had to be put around it.
+    `inside` is the shape that was asked for, where an object had to be put around it. `write` gives a value as JSON
+    that `read` takes, where its fields alone do not say it: pydantic knows them by other names.
     """
 
     schema: JsonObject
     read: Callable[[str], Any]
     inside: "AnswerShape | None" = None
+    write: Callable[[Any], str] | None = None
 
     @property
     def asked(self) -> "AnswerShape":
@@ -47,22 +48,24 @@ class AnswerShape(msgspec.Struct, frozen=True):
 
 def shape_of(output: Output) -> AnswerShape:
     """Return the shape of a type or a schema; raise `ConfigError` for what has none."""
-    schema, read = _schema_and_reader(output)
+    asked = _asked(output)
+    schema = asked.schema
     union = "type" not in schema and not schema.keys().isdisjoint(_UNIONS)
     if types_of(schema, schema) == frozenset({"object"}) and not union:
-        return AnswerShape(schema, read)
-    return AnswerShape(_wrapped(schema), lambda text: read(_unwrapped(text)), AnswerShape(schema, read))
+        return asked
+    return AnswerShape(_wrapped(schema), lambda text: asked.read(_unwrapped(text)), asked)
 
 
-def _schema_and_reader(output: Output) -> tuple[JsonObject, Callable[[str], Any]]:
+def _asked(output: Output) -> AnswerShape:
+    """Return the shape of the value itself."""
     if isinstance(output, Mapping):
         schema = dict(output)
         if schema_fault(schema) is not None:
             raise ConfigError("output is no JSON schema that can be checked")
-        return schema, msgspec.json.decode
+        return AnswerShape(schema, msgspec.json.decode)
     model: Any = output
     if hasattr(model, "model_json_schema"):
-        return _rooted(model.model_json_schema()), lambda text: _validated(model.model_validate_json, text)
+        return AnswerShape(_rooted(model.model_json_schema()), lambda text: _validated(model.model_validate_json, text))
     if uses_pydantic(output):
         return _adapted(output)
     try:
@@ -72,18 +75,22 @@ def _schema_and_reader(output: Output) -> tuple[JsonObject, Callable[[str], Any]
         if "pydantic" in sys.modules:  # it has schemas for more types, such as unions of dataclasses
             return _adapted(output)
         raise _shapeless(output, error) from None
-    return schema, lambda text: decode_text(decoder, text)
+    return AnswerShape(schema, lambda text: decode_text(decoder, text))
 
 
-def _adapted(output: Any) -> tuple[JsonObject, Callable[[str], Any]]:
-    """Return the schema and the reader that pydantic has for a type; raise `ConfigError` where it has none."""
-    pydantic: Any = import_module("pydantic")
+def _adapted(output: Any) -> AnswerShape:
+    """Return the shape that pydantic has for a type; raise `ConfigError` where it has none."""
+    pydantic = load_pydantic()
     try:
         adapter = pydantic.TypeAdapter(output)
         schema = _rooted(adapter.json_schema())
     except Exception as error:
         raise _shapeless(output, error) from error
-    return schema, lambda text: _validated(adapter.validate_json, text)
+    return AnswerShape(
+        schema,
+        lambda text: _validated(adapter.validate_json, text),
+        write=lambda value: bytes(adapter.dump_json(value, by_alias=True)).decode(),
+    )
 
 
 def _shapeless(output: Any, error: Exception) -> ConfigError:

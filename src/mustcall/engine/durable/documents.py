@@ -98,9 +98,10 @@ def lean_result(result: RunResult[Any]) -> RunResult[Any]:
     return msgspec.structs.replace(result, steps=tuple(map(lean_record, result.steps)))
 
 
-def outcome_of(asked: str, result: RunResult[Any]) -> bytes:
+def outcome_of(asked: str, result: RunResult[Any], answering: Answering | None = None) -> bytes:
     """Return what is stored of a result."""
-    answer = _written(result.answer) if result.structured and result.answered else None
+    write = _written if answering is None else answering.shape.asked.write or _written
+    answer = write(result.answer) if result.structured and result.answered else None
     bare = msgspec.structs.replace(lean_result(result), answer=None)
     return encode(RunOutcome(asked=asked, result=bare, answer=answer))
 

@@ -139,7 +139,7 @@ class RunJournal:
 
     async def end(self, moment: Checkpoint, result: RunResult[Any]) -> RunResult[Any]:
         """Write the last turn, the result and the end in one commit."""
-        data = outcome_of(self._asked, result)
+        data = outcome_of(self._asked, result, self._answering)
         await self._conclude(moment, RunEnd(status=RunStatus.DONE, outcome=data))
         return result_from(data, self._answering, self.run_id)
 
@@ -151,7 +151,7 @@ class RunJournal:
             if _may_pass(error):
                 await self._let_go(RunStatus.WAITING if _waits_for_somebody(error) else self._released)
             else:
-                data = outcome_of(self._asked, result)
+                data = outcome_of(self._asked, result, self._answering)
                 await self._conclude(moment, RunEnd(status=RunStatus.FAILED, outcome=data))
         except LedgerError as lost:
             _logger.warning("recording the end of run %s failed: %s", self.run_id, lost.message)

@@ -1,12 +1,16 @@
 """What is pydantic's: its types wherever they stand inside others, its fields, and its messages.
 
-Pydantic is imported nowhere here: its objects are known by their attributes and by where their classes come from.
+Its objects are known by their attributes and by where their classes come from; pydantic itself is imported only by who
+has found one, and asks for it.
 """
 
 import dataclasses
+from importlib import import_module
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-__all__ = ["is_field", "misfits", "reason_of", "uses_pydantic"]
+from mustcall.core.errors import ConfigError
+
+__all__ = ["is_field", "load_pydantic", "misfits", "reason_of", "uses_pydantic"]
 
 _MODULES = frozenset({"pydantic", "pydantic_core", "annotated_types"})
 #: Attributes that a class has where pydantic reads and checks its values: models, dataclasses, and types of their own.
@@ -30,8 +34,16 @@ def uses_pydantic(hint: Any) -> bool:
 
 
 def is_field(default: Any) -> bool:
-    """Tell whether a default is what `pydantic.Field(…)` returns."""
-    return type(default).__name__ == "FieldInfo" and _is_from_pydantic(default)
+    """Tell whether a default is what `pydantic.Field(…)` returns, or a kind of it."""
+    return any(each.__name__ == "FieldInfo" and _is_pydantics(each) for each in type(default).__mro__)
+
+
+def load_pydantic() -> Any:
+    """Return the package; raise `ConfigError` where it is not installed."""
+    try:
+        return import_module("pydantic")
+    except ImportError:
+        raise ConfigError("constraints of `annotated_types` are read by pydantic: pip install pydantic") from None
 
 
 def misfits(error: Any, whole: str) -> str:
@@ -62,15 +74,19 @@ def _uses(hint: Any, seen: dict[int, Any]) -> bool:
         return True
     if get_origin(hint) is Annotated:
         inner, *notes = get_args(hint)
-        return any(map(_is_from_pydantic, notes)) or _uses(inner, seen)
+        return any(map(_is_constraint, notes)) or _uses(inner, seen)
     named = getattr(hint, "__supertype__", None) or _aliased(hint)
     inside = (*get_args(hint), *_fields(hint), *(() if named is None else (named,)))
     origin = get_origin(hint)
     return any(_uses(each, seen) for each in inside) or (origin is not None and _uses(origin, seen))
 
 
-def _is_from_pydantic(value: Any) -> bool:
-    return type(value).__module__.partition(".")[0] in _MODULES
+def _is_constraint(note: Any) -> bool:
+    return any(map(_is_pydantics, type(note).__mro__)) or hasattr(note, "__get_pydantic_core_schema__")
+
+
+def _is_pydantics(kind: type[Any]) -> bool:
+    return kind.__module__.partition(".")[0] in _MODULES
 
 
 def _aliased(hint: Any) -> Any:

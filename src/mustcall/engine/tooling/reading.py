@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeVar
 
@@ -17,7 +16,7 @@ import msgspec
 
 from mustcall.core.errors import ConfigError
 from mustcall.core.origin import JsonObject
-from mustcall.engine.tooling.pydantic_types import is_field, misfits, reason_of, uses_pydantic
+from mustcall.engine.tooling.pydantic_types import is_field, load_pydantic, misfits, reason_of, uses_pydantic
 
 __all__ = ["ArgumentReader", "ToolParameter", "Unfit", "decode_text", "reader_for"]
 
@@ -66,23 +65,32 @@ def reader_for(function: str, parameters: list[ToolParameter]) -> ArgumentReader
     except (TypeError, NameError) as error:
         if "pydantic" in sys.modules:  # it has schemas for more types, such as unions of dataclasses
             return _PydanticReader(function, parameters)
-        raise _unreadable(function, parameters, _MsgspecReader, error) from None
+        raise _unreadable(function, parameters, error) from None
 
 
-def _unreadable(
-    function: str, parameters: list[ToolParameter], reader: Callable[[list[ToolParameter]], object], error: Exception
-) -> ConfigError:
-    """Return the error for parameters that a reader cannot read, with the name of the first that it cannot."""
-    which = "a parameter"
+def _unreadable(function: str, parameters: list[ToolParameter], error: Exception) -> ConfigError:
+    """Return the error for parameters that cannot be read together, with the name of the first to blame."""
+    if len(parameters) == 1:
+        name = parameters[0].name
+        return ConfigError(
+            f"tool {function!r}: the parameter {name!r} has no JSON schema: {reason_of(error)}; use plain types, "
+            "dataclasses, TypedDicts, msgspec structs or pydantic models, or give the schema with FunctionTool"
+        )
     for parameter in parameters:
         try:
-            reader([parameter])
+            reader_for(function, [parameter])
+        except ConfigError as its_own:
+            return its_own
+    which = "one"
+    for parameter in parameters:
+        try:
+            _model_of([parameter])
         except Exception as its_own:  # noqa: BLE001  of a type's own code as well
-            which, error = f"the parameter {parameter.name!r}", its_own
+            which, error = repr(parameter.name), its_own
             break
     return ConfigError(
-        f"tool {function!r}: {which} has no JSON schema: {reason_of(error)}; use plain types, dataclasses, TypedDicts, "
-        "msgspec structs or pydantic models, or give the schema with FunctionTool"
+        f"tool {function!r}: the parameter {which} has no JSON schema beside the others, which pydantic reads: "
+        f"{reason_of(error)}; use plain types, dataclasses or pydantic models, or give the schema with FunctionTool"
     )
 
 
@@ -161,7 +169,7 @@ class _PydanticReader:
     """Reads with a model made for the function."""
 
     def __init__(self, function: str, parameters: list[ToolParameter]) -> None:
-        pydantic: Any = import_module("pydantic")
+        pydantic = load_pydantic()
         # A parameter may be called what a model's own attributes are: only the alias bears its name.
         self._names = {f"p{number}": parameter.name for number, parameter in enumerate(parameters)}
         #: What has a value also where no argument is given: the function's own default is no value.
@@ -170,7 +178,7 @@ class _PydanticReader:
         try:
             self._model, whole = _model_of(parameters)
         except Exception as error:
-            raise _unreadable(function, parameters, _model_of, error) from error
+            raise _unreadable(function, parameters, error) from error
         definitions: JsonObject = whole.pop("$defs", {})
         for name, told in whole.get("properties", {}).items():
             if told.get("title", "").replace(" ", "_").lower() in (name.lower(), *self._names):
@@ -188,7 +196,7 @@ class _PydanticReader:
 
 def _model_of(parameters: list[ToolParameter]) -> tuple[Any, JsonObject]:
     """Return pydantic's model of the parameters and its schema; raise what pydantic raises."""
-    pydantic: Any = import_module("pydantic")
+    pydantic = load_pydantic()
     fields: dict[str, Any] = {}
     for number, parameter in enumerate(parameters):
         hint, default = parameter.hint, parameter.default
