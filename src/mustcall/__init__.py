@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from mustcall.core.errors import UnsupportedFeature as UnsupportedFeature
     from mustcall.core.errors import UpstreamError as UpstreamError
     from mustcall.core.errors import UpstreamGarbage as UpstreamGarbage
+    from mustcall.core.errors import UpstreamRedirected as UpstreamRedirected
     from mustcall.core.errors import UpstreamRejected as UpstreamRejected
     from mustcall.core.errors import UpstreamTimeout as UpstreamTimeout
     from mustcall.core.errors import UpstreamUnavailable as UpstreamUnavailable
@@ -152,6 +153,7 @@ _HOMES = {
         "UnsupportedFeature",
         "UpstreamError",
         "UpstreamGarbage",
+        "UpstreamRedirected",
         "UpstreamRejected",
         "UpstreamTimeout",
         "UpstreamUnavailable",

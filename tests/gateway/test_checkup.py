@@ -97,3 +97,13 @@ async def test_answers(tmp_path: Path, said: bytes, state: CheckState, words: st
     found = await looked_at(said, tmp_path, {})
     assert (found.state, words in found.found) == (state, True), found
     assert bool(found.fix) == (state is not CheckState.OK)
+
+
+async def test_an_upstream_that_redirects(tmp_path: Path) -> None:
+    """The target is named without its query, and the fix is base_url."""
+    redirect = b"HTTP/1.1 302 X\r\nlocation: https://new.example/v1/models?key=sekret\r\ncontent-length: 0\r\n\r\n"
+    found = await looked_at(redirect, tmp_path, {})
+    assert found.state is CheckState.FAILED
+    assert "redirects (HTTP 302) to https://new.example/v1/models; redirects are not followed" in found.found
+    assert "sekret" not in found.found
+    assert found.fix == "correct base_url in the file, so that it names where the server answers"

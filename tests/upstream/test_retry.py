@@ -3,7 +3,13 @@
 import pytest
 
 from mustcall.core.adaptation import AdaptationLog
-from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
+from mustcall.core.errors import (
+    MustcallError,
+    UpstreamGarbage,
+    UpstreamRedirected,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
 from mustcall.policy.failures.backoff import Backoff
 from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport
 from mustcall.upstream.retry import Answer, send_patiently
@@ -55,6 +61,30 @@ async def test_retries_are_bounded_and_the_last_answer_returned() -> None:
     assert (answer.reply.status, answer.error_body) == (529, BUSY)
     assert transport.calls == [CALL] * 3
     assert clock.sleeps == [0.25, 0.5]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        ("https://other.example:8443/v2/x?key=sekret#a", " to https://other.example:8443/v2/x"),
+        ("https://anna:sekret@other.example/", " to https://other.example/"),
+        ("/v2/x", " to http://upstream/v2/x"),
+        ("http://[sekret/", ""),
+        (None, ""),
+    ],
+)
+async def test_a_redirect_is_told_and_not_tried_again(status: int, location: str | None, target: str) -> None:
+    """One call, and an error with the status and the target without its secrets; the body is not read."""
+    reply = FakeReply(b"", status=status, headers={} if location is None else {"location": location})
+    transport, clock = FakeTransport([reply]), FakeClock()
+    with pytest.raises(UpstreamRedirected) as caught:
+        await send(transport, clock)
+    assert caught.value.message == (
+        f"the upstream upstream redirects (HTTP {status}){target}; redirects are not followed: correct base_url"
+    )
+    assert (caught.value.code, caught.value.retryable) == ("upstream_redirected", False)
+    assert (transport.calls, clock.sleeps, reply.closed) == ([CALL], [], True)
 
 
 async def test_last_failure_is_raised() -> None:

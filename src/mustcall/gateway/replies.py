@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from mustcall.core.adaptation import Adaptation
-from mustcall.core.errors import BreakerOpen, BudgetSpent, GatewayBusy, ModelError, MustcallError
+from mustcall.core.errors import BreakerOpen, BudgetSpent, GatewayBusy, ModelError, MustcallError, UpstreamRedirected
 from mustcall.core.http_headers import write_headers
 from mustcall.engine.records import TurnRecord
 from mustcall.gateway.passing import passed
@@ -98,7 +98,8 @@ def _turn_headers(record: TurnRecord, trace: bytes) -> list[Header]:
 def retry_advice(error: MustcallError) -> list[Header]:
     """Return the headers that tell a client when to try again by itself, or not to."""
     match error:
-        case ModelError():  # clients retry 5xx by themselves; this turn has been tried as often as it may
+        # Clients retry 5xx by themselves. A turn has been tried as often as it may; a redirect comes again.
+        case ModelError() | UpstreamRedirected():
             return [(b"x-should-retry", b"false")]
         case GatewayBusy():
             return [(b"retry-after", b"1")]

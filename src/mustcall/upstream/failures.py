@@ -1,13 +1,15 @@
 """The sentences about exchanges that failed, the same over every transport.
 
-They name the host and port of the upstream and never more of the call: paths, queries and headers may hold secrets.
+They name the host and port of the upstream and never more of the call: paths, queries and headers may hold secrets. A
+redirect is named with its path: it is what base_url is to become.
 """
 
 import os
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
-from mustcall.core.errors import UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
+from mustcall.core.errors import UpstreamGarbage, UpstreamRedirected, UpstreamTimeout, UpstreamUnavailable
 from mustcall.upstream.seam import UpstreamCall
+from mustcall.upstream.variables import shown_url
 
 __all__ = [
     "answer_stopped",
@@ -24,6 +26,7 @@ __all__ = [
     "not_http",
     "proxy_refused",
     "reason_of",
+    "redirected",
     "unreadable_proxy",
     "unusable_proxy",
     "unusable_url",
@@ -85,6 +88,18 @@ def no_proxy(call: UpstreamCall, reason: str) -> UpstreamUnavailable:
 def proxy_refused(call: UpstreamCall, status: int) -> UpstreamUnavailable:
     """The proxy opens no tunnel."""
     return UpstreamUnavailable(f"the proxy for the upstream {host_of(call)} refused: HTTP {status}")
+
+
+def redirected(call: UpstreamCall, status: int, location: str | None) -> UpstreamRedirected:
+    """The answer is elsewhere; where is said without query and user."""
+    try:
+        target = shown_url(urljoin(call.url, location)) if location else ""
+    except ValueError:
+        target = ""
+    to = f" to {target}" if target else ""
+    return UpstreamRedirected(
+        f"the upstream {host_of(call)} redirects (HTTP {status}){to}; redirects are not followed: correct base_url"
+    )
 
 
 def closed_early(call: UpstreamCall) -> UpstreamUnavailable:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from mustcall.core.errors import UpstreamTimeout
+from mustcall.upstream import failures
 from mustcall.upstream.endpoint import Endpoint, request_headers
 from mustcall.upstream.seam import Transport, UpstreamCall
 
@@ -39,7 +40,7 @@ async def ask_models(
     caller: Mapping[str, str] | None = None,
     same_wire: bool = True,
 ) -> Listing:
-    """Ask for the list, with the endpoint's own key or the caller's; raise `UpstreamError` where nothing answers."""
+    """Ask for the list, with the endpoint's own key or the caller's; raise `UpstreamError` where none is answered."""
     call = UpstreamCall(
         url=f"{endpoint.base_url}/models",
         method="GET",
@@ -56,6 +57,8 @@ async def ask_models(
                 await reply.close()
     except TimeoutError:
         raise UpstreamTimeout(f"the upstream {endpoint.name!r} did not list its models within {seconds:g} s") from None
+    if 300 <= reply.status < 400:
+        raise failures.redirected(call, reply.status, reply.headers.get("location"))
     try:
         listed = msgspec.json.decode(body, type=_Body).data if reply.status < 400 else None
     except (msgspec.DecodeError, ValueError, RecursionError):

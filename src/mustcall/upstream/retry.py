@@ -16,6 +16,7 @@ from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.errors import ErrorInfo, MustcallError, UpstreamTimeout
 from mustcall.policy.failures.backoff import Backoff, is_transient, retry_after
 from mustcall.policy.limits.budget import has_time
+from mustcall.upstream import failures
 from mustcall.upstream.seam import Transport, UpstreamCall, UpstreamReply
 
 __all__ = ["Answer", "Clock", "Retry", "SystemClock", "Tries", "send_patiently"]
@@ -143,8 +144,11 @@ async def send_patiently(
             transient = error.retryable
             why = error.code
         else:
-            if reply.status < 400:
+            if reply.status < 300:
                 return Answer(reply)
+            if reply.status < 400:
+                await reply.close()
+                raise failures.redirected(call, reply.status, reply.headers.get("location"))
             body = await _error_body(reply)
             info = read_error(reply.status, body)
             answer = Answer(reply, body, info)

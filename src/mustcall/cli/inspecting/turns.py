@@ -31,7 +31,7 @@ from mustcall.cli.inspecting.tables import (
 from mustcall.cli.measuring.options import FILE
 from mustcall.cli.printing import json_option, print_json
 from mustcall.cli.writing import written
-from mustcall.core.errors import ConfigError
+from mustcall.core.errors import ConfigError, UpstreamRejected
 from mustcall.core.verdict import GONE, TOOL_PROBE, OutcomeKind, Verdict
 from mustcall.gateway.config.budget_settings import SessionBy, session_of
 from mustcall.ledger import AttemptTrace, Ledger, TurnFilter, TurnTrace, open_ledger
@@ -61,6 +61,8 @@ _LEAST_ROOM = 20
 _USUAL = 80
 #: Lines around a change that are shown.
 _AROUND = 2
+#: Lines of an upstream's error that are shown.
+_MOST_ERROR_LINES = 40
 #: The words of attempts.
 _VERDICTS = [*(str(word) for word in Verdict), TOOL_PROBE]
 _NOT_KEPT = 'contents are not kept; `[ledger] contents = "redacted"` (or "full") keeps those of new turns'
@@ -310,7 +312,7 @@ def _print_contents(out: Console, turn: TurnTrace) -> None:
                 out.print(Text(line, style={"+": "green", "-": "red"}.get(line[:1], "dim")))
         before = lines
         out.print(Text(f"attempt {attempt.number}: came back", style="bold"))
-        for line in _said(attempt.reply):
+        for line in _said(attempt.reply) if attempt.reply else _failed(attempt, turn):
             out.print(line)
 
 
@@ -329,11 +331,24 @@ def _lines(body: bytes) -> list[str]:
     return [plain(line, keep="\t") for line in text.splitlines()]
 
 
-def _said(reply: bytes) -> Iterable[Text]:
-    """Return what an attempt's reply says, line by line."""
-    if not reply:
+def _failed(attempt: AttemptTrace, turn: TurnTrace) -> Iterable[Text]:
+    """Return what came of an attempt without a reply: the upstream's own words, else those of the turn's error."""
+    last = attempt is turn.attempts[-1]
+    words = attempt.raw or (turn.reply if last and turn.error else b"")
+    if not words:
         yield Text("nothing that could be read", style="dim")
         return
+    status = f", HTTP {turn.status}" if last and turn.error == UpstreamRejected.code else ""
+    code = f" {attempt.error}" if attempt.error and not status else ""
+    yield Text(f"error{code}{status}", style="red")
+    lines = _lines(words)
+    yield from map(Text, lines[:_MOST_ERROR_LINES])
+    if len(lines) > _MOST_ERROR_LINES:
+        yield Text("…", style="dim")
+
+
+def _said(reply: bytes) -> Iterable[Text]:
+    """Return what an attempt's reply says, line by line."""
     try:
         said = json.loads(reply)
     except ValueError:

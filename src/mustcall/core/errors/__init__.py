@@ -36,6 +36,7 @@
     ├── UpstreamError               the upstream's fault
     │   ├── UpstreamRejected        (its own status)  the upstream refused the request
     │   ├── ForcedToolRefused       400  the upstream refuses the tool that the request demands
+    │   ├── UpstreamRedirected      502  the upstream answers elsewhere; redirects are not followed
     │   ├── UpstreamUnavailable     502  no connection, reset, cut stream
     │   ├── UpstreamTimeout         504  no answer in time
     │   └── UpstreamGarbage         502  an answer that is not the wire's
@@ -113,6 +114,7 @@ from mustcall.core.errors.upstream import (
     ForcedToolRefused,
     UpstreamError,
     UpstreamGarbage,
+    UpstreamRedirected,
     UpstreamRejected,
     UpstreamTimeout,
     UpstreamUnavailable,
@@ -167,6 +169,7 @@ __all__ = [
     "UnsupportedFeature",
     "UpstreamError",
     "UpstreamGarbage",
+    "UpstreamRedirected",
     "UpstreamRejected",
     "UpstreamTimeout",
     "UpstreamUnavailable",

@@ -6,6 +6,7 @@ __all__ = [
     "ForcedToolRefused",
     "UpstreamError",
     "UpstreamGarbage",
+    "UpstreamRedirected",
     "UpstreamRejected",
     "UpstreamTimeout",
     "UpstreamUnavailable",
@@ -38,6 +39,12 @@ class ForcedToolRefused(UpstreamError):
 
     code = "forced_tool_refused"
     status = 400
+
+
+class UpstreamRedirected(UpstreamError):
+    """The upstream answers elsewhere. Redirects are not followed: a key would go to an address nobody named."""
+
+    code = "upstream_redirected"
 
 
 class UpstreamUnavailable(UpstreamError):

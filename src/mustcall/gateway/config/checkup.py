@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mustcall.core.errors import ConfigError, LedgerError, MustcallError
+from mustcall.core.errors import ConfigError, LedgerError, MustcallError, UpstreamRedirected
 from mustcall.gateway.config.environment import stated
 from mustcall.gateway.config.settings import DEFAULT_FILE, PORT_NAMES, ServerSettings, Settings, load_settings
 from mustcall.gateway.process.server import bind
@@ -267,6 +267,9 @@ async def _upstream(endpoint: Endpoint, transport: Transport, seconds: float, ke
     name, place = f"upstream {endpoint.name}", f"{endpoint.wire} at {endpoint.base_url}"
     try:
         listing = await ask_models(endpoint, transport, seconds=seconds)
+    except UpstreamRedirected as error:
+        fix = "correct base_url in the file, so that it names where the server answers"
+        return Check(name, CheckState.FAILED, f"{place}: {error.message}", fix)
     except MustcallError as error:
         return Check(name, CheckState.FAILED, f"{place}: {error.message}", _reach_fix(endpoint))
     if listing.status in (401, 403):
