@@ -11,6 +11,7 @@ from mustcall.core.errors import (
     InvalidRequest,
     MustcallError,
     UpstreamGarbage,
+    UpstreamRedirected,
     UpstreamRejected,
     UpstreamTimeout,
     UpstreamUnavailable,
@@ -294,7 +295,7 @@ async def test_success_that_is_no_reply(mine: Wire, theirs: Wire, body: bytes, s
 async def test_redirect_is_no_reply(mine: Wire, theirs: Wire, stream: bool) -> None:
     """An upstream that has moved is reported, not followed."""
     moved = FakeReply(b"", status=302, headers={"location": "http://elsewhere.example/", "content-type": "text/html"})
-    with pytest.raises(UpstreamGarbage):
+    with pytest.raises(UpstreamRedirected, match=r"to http://elsewhere\.example/; redirects"):
         await carry(inbound(mine, stream=stream), theirs, moved)
 
 

@@ -11,6 +11,7 @@ import click
 
 from mustcall import __version__
 from mustcall.cli.groups import LazyGroup
+from mustcall.cli.streams import guarded_output, open_streams
 from mustcall.core.errors import MustcallError
 
 __all__ = ["main"]
@@ -74,9 +75,11 @@ def cli(context: click.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; our own errors are one line on stderr and exit code 2."""
+    """Run the command line; our own errors and lost output are one line on stderr and exit code 2."""
+    open_streams()
     try:
-        cli.main(args=list(arguments) if arguments is not None else None, prog_name="mustcall")
+        with guarded_output():
+            cli.main(args=list(arguments) if arguments is not None else None, prog_name="mustcall")
     except MustcallError as error:
         click.echo(f"mustcall: {error.message}", err=True)
         sys.exit(2)

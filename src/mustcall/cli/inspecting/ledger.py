@@ -1,8 +1,9 @@
 """`mustcall ledger`: look at what is kept, remove what is old, carry it elsewhere."""
 
-import os
 import sys
-from contextlib import nullcontext
+from collections.abc import Generator
+from contextlib import aclosing, contextmanager, nullcontext
+from pathlib import Path
 from typing import BinaryIO
 
 import click
@@ -10,7 +11,8 @@ import click
 from mustcall.cli.groups import Group, WrongInput
 from mustcall.cli.inspecting.tables import gateway_ledger, on_ledger
 from mustcall.cli.printing import json_option, print_json
-from mustcall.core.errors import ConfigError, LedgerBroken, MustcallError
+from mustcall.cli.writing import written
+from mustcall.core.errors import LedgerBroken, MustcallError
 from mustcall.gateway.state.trace_keeper import read_age, read_size
 from mustcall.ledger import ContentsKept, Health, Ledger, Pruned
 
@@ -79,15 +81,17 @@ def prune(place: str | None, keep: str | None, max_size: str | None, *, everythi
 def export(place: str | None, contents: str, file: str) -> None:
     """Write the whole ledger to FILE (default: standard output) as lines of JSON.
 
-    Only its owner can read a file that is made.
+    Only its owner can read a file that is made. Where it cannot be written whole, there is none.
     """
 
     async def work(ledger: Ledger) -> int:
         count = 0
-        with nullcontext(sys.stdout.buffer) if file == "-" else _private(file) as sink:
-            async for line in ledger.export(ContentsKept(contents)):
-                sink.write(line)
-                count += 1
+        with nullcontext(sys.stdout.buffer) if file == "-" else _private(Path(file)) as sink:
+            async with aclosing(ledger.export(ContentsKept(contents))) as lines:
+                async for line in lines:
+                    sink.write(line)
+                    count += 1
+            sink.flush()
         return count
 
     click.echo(f"{on_ledger(place, work)} rows", err=True)
@@ -109,9 +113,8 @@ def import_(place: str | None, file: BinaryIO, *, as_json: bool) -> None:
         click.echo(f"{count} rows read", err=True)
 
 
-def _private(file: str) -> BinaryIO:
-    """Open a file to write; a new one is readable by its owner only."""
-    try:
-        return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
-    except OSError as error:
-        raise ConfigError(f"cannot write {file}: {error.strerror}") from None
+@contextmanager
+def _private(file: Path) -> Generator[BinaryIO]:
+    """Open a file to write, which only its owner can read and which is put in place when it is whole."""
+    with written(file, private=True) as part, part.open("wb") as sink:
+        yield sink
