@@ -15,6 +15,7 @@ from mustcall.core.origin import JsonObject
 from mustcall.policy.schema import checker, misfits, workload
 from mustcall.policy.schema.checker import LARGEST_SCHEMA, checks_all, fits, problems_in, schema_fault, validator_for
 from mustcall.policy.schema.problems import Problem
+from mustcall.policy.schema.subschemas import MOST_FAULTS, Path, rewrite
 from mustcall.policy.schema.workload import MOST_STEPS, Uncountable, effort_of, places_in
 from support.examples import PROFILE
 
@@ -414,3 +415,88 @@ def test_a_root_fault_leaves_what_can_be_read(schema: JsonObject) -> None:
     assert schema_fault(schema) is not None
     assert not checks_all(schema)
     assert problems_in(schema, {}) == ()
+
+
+def _with_fault(schema: JsonObject, place: int, fault: JsonObject) -> JsonObject:
+    """Return a schema with a fault added to one of its schemas, the outermost counted last."""
+    seen = 0
+
+    def add(node: JsonObject, _path: Path) -> JsonObject:
+        nonlocal seen
+        seen += 1
+        return {**node, **fault} if seen - 1 == place else node
+
+    return rewrite(schema, add)
+
+
+@pytest.mark.parametrize("fault", [{"pattern": "("}, {"minLength": "1"}, {"$ref": "other.json#/x"}, {"type": "any"}])
+def test_a_fault_never_makes_a_schema_refuse_more(fault: JsonObject) -> None:
+    """Rule 130: whatever the schema without its fault takes is taken with it, under `not`, `oneOf` and `if` as well."""
+    draw = random.Random(str(fault))
+    taken = 0
+    for _ in range(400):
+        sound = _any_schema(draw)
+        if not isinstance(sound, dict) or not checks_all(sound):
+            continue
+        nodes = _nodes(sound)
+        if any(key in node for node in nodes for key in fault):
+            continue
+        faulty = _with_fault(sound, draw.randrange(len(nodes)), fault)
+        if validator_for(faulty) is None:
+            continue
+        for value in [_any_value(draw) for _ in range(6)]:
+            if problems_in(sound, value) == ():
+                taken += 1
+                assert problems_in(faulty, value) == (), (faulty, value)
+    assert taken > 100
+
+
+def _nodes(schema: JsonObject) -> list[JsonObject]:
+    nodes: list[JsonObject] = []
+
+    def look(node: JsonObject, _path: Path) -> JsonObject:
+        nodes.append(node)
+        return node
+
+    rewrite(schema, look)
+    return nodes
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"properties": {"a": {"oneOf": [{"$ref": "common.json#/Name"}, {"type": "null"}]}}}, {"a": None}),
+        ({"properties": {"a": {"oneOf": [{"type": "str"}, {"type": "integer"}]}}}, {"a": 5}),
+        ({"$ref": "c.json#/F", "properties": {"q": {}}, "unevaluatedProperties": False}, {"q": 1, "limit": 3}),
+        ({"properties": {"a": {"not": {"type": "any"}}}}, {"a": 1}),
+        ({"properties": {"a": {"if": {"pattern": "("}, "then": {"type": "null"}}}}, {"a": "x"}),
+        ({"properties": {"a": {"contains": {"pattern": "("}, "maxContains": 1}}}, {"a": ["x", "y"]}),
+        ({"patternProperties": {"(": {}}, "additionalProperties": False}, {"(": 1}),
+        ({"properties": {"a": {"anyOf": ["x", {"type": "integer"}]}}}, {"a": "x"}),
+        ({"properties": {"a": {"type": ["str", "null"]}}}, {"a": "x"}),
+    ],
+)
+def test_what_a_faulty_part_may_have_meant_is_taken(schema: JsonObject, value: Any) -> None:
+    """Rule 130: where a part cannot be read, nobody can say that a value does not fit it."""
+    assert not checks_all(schema)
+    assert problems_in(schema, value) == ()
+
+
+@pytest.mark.parametrize(("size", "count"), [(2_000, 40), (20_000, 31), (120_000, 31)])
+def test_faults_are_looked_for_a_bounded_number_of_times(
+    monkeypatch: pytest.MonkeyPatch, size: int, count: int
+) -> None:
+    """Rule 68: neither many faults nor a large schema makes the compiler read it hundreds of times."""
+    compiled = 0
+    make = jsonschema_rs.validator_for
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal compiled
+        compiled += 1
+        return make(*args, **kwargs)
+
+    monkeypatch.setattr(jsonschema_rs, "validator_for", counted)
+    fields: JsonObject = {f"f{number}": {"type": "any"} for number in range(count)}
+    fields["long"] = {"description": "x" * size}
+    validator_for({"type": "object", "properties": fields})
+    assert 0 < compiled <= 2 * MOST_FAULTS + 4

@@ -18,18 +18,25 @@ from mustcall.dialects.names import Offered
 from mustcall.policy.schema.arguments import object_schema
 from mustcall.policy.schema.subschemas import MAX_DEPTH, Path, as_list, as_object, deeper_than, hoist, rewrite
 from mustcall.policy.schema.validation import (
+    Checker,
     Problem,
     Unreadable,
     describe_problems,
     fits,
-    problems_in,
     read_json,
     schema_fault,
     validator_for,
     write_json,
 )
 
-__all__ = ["answer_problems", "bound_schema", "call_schema", "describe_problems", "read_call", "read_calls"]
+__all__ = [
+    "answer_problems",
+    "bound_schema",
+    "call_schema",
+    "describe_problems",
+    "read_call",
+    "read_calls",
+]
 
 # Seen with a 135M model: unbounded strings sometimes run to the token cap, bounded ones end by themselves.
 _LONGEST_STRING = 200
@@ -190,15 +197,14 @@ def named_in_call(text: str) -> str | None:
     return answer["name"] if as_object(arguments) is not None else None
 
 
-def answer_problems(schema: JsonObject | None, text: str) -> tuple[Problem, ...]:
-    """Return what is wrong with a structured answer; without a schema it must be a JSON object."""
+def answer_problems(schema: JsonObject | None, checker: Checker | None, text: str) -> tuple[Problem, ...]:
+    """Return what is wrong with a structured answer, by its compiled schema; without a schema it must be an object."""
     try:
         value = read_json(text)
     except Unreadable as unreadable:
         return (unreadable.problem,)
     if schema is None:
         return () if isinstance(value, dict) else (Problem("", "a JSON object"),)
-    validator = validator_for(schema)
-    if validator is None or fits(validator, value):
+    if checker is None or fits(checker, value):
         return ()
-    return problems_in(schema, value) or (Problem("", "an answer that fits the schema"),)
+    return checker.problems(value) or (Problem("", "an answer that fits the schema"),)

@@ -27,7 +27,7 @@ from mustcall.policy.request.plan import Plan
 from mustcall.policy.schema.arguments import check_arguments
 from mustcall.policy.schema.subschemas import types_of
 from mustcall.policy.schema.tool_schemas import compile_schema
-from mustcall.policy.schema.validation import Problem, checks_all
+from mustcall.policy.schema.validation import Problem, validator_for
 
 __all__ = [
     "AnswerRead",
@@ -186,13 +186,14 @@ def read_answer(output: OutputFormat, text: str, tools: Sequence[Tool], *, lenie
     if tools and read_calls(text, tools) is not None:
         return AnswerRead(text, (_AN_ENVELOPE,))
     schema = output.schema if output.kind is OutputKind.SCHEMA else None
-    unchecked = schema is not None and not checks_all(schema)
-    if not lenient and not answer_problems(schema, text):
+    checker = None if schema is None else validator_for(schema)
+    unchecked = schema is not None and (checker is None or not checker.whole)
+    if not lenient and not answer_problems(schema, checker, text):
         return AnswerRead(text, unchecked=unchecked)
     bare = text.strip()
     fenced = _FENCED.match(bare)
     written = fenced[1] if fenced is not None else bare
-    problems = answer_problems(schema, written)
+    problems = answer_problems(schema, checker, written)
     if not problems:
         return AnswerRead(written, unchecked=unchecked)
     if not lenient or schema is None or types_of(schema, schema) != frozenset({"object"}):

@@ -21,13 +21,22 @@ from mustcall.core.origin import JsonObject
 from mustcall.policy.limits.work_allowance import spend
 from mustcall.policy.schema.misfits import Misfits
 from mustcall.policy.schema.problems import Problem
-from mustcall.policy.schema.subschemas import Path, as_object, rewrite, without_faults
+from mustcall.policy.schema.subschemas import MOST_FAULTS, Path, as_object, rewrite, without_faults
 from mustcall.policy.schema.workload import MOST_STEPS, SchemaWorkload, Uncountable, effort_of
 
 if TYPE_CHECKING:
     from jsonschema_rs import Registry, ValidationError, Validator
 
-__all__ = ["LARGEST_SCHEMA", "Checker", "checks_all", "fits", "problems_in", "schema_fault", "validator_for"]
+__all__ = [
+    "LARGEST_SCHEMA",
+    "Checker",
+    "checks_all",
+    "first_fault",
+    "fits",
+    "problems_in",
+    "schema_fault",
+    "validator_for",
+]
 
 #: The longest text of a schema that is compiled, in characters: compiling it takes about 50 ms, and is done once.
 LARGEST_SCHEMA = 131_072
@@ -46,9 +55,10 @@ _LARGEST_PATTERN = 1_048_576
 #: How many compiled parts of one schema are kept.
 _MOST_PARTS = 256
 
-#: Words that older drafts give another form.
-_DRAFT_4 = frozenset({"exclusiveMinimum", "exclusiveMaximum"})
-_TUPLES = frozenset({"items"})
+#: Words that draft 4 gives another form, and what they are about.
+_DRAFT_4 = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
+#: How many characters of one schema are looked through for faults, each time from the start.
+_MOST_SEARCHED = 262_144
 _TOO_DEAR = Problem("", f"a value that can be checked in {MOST_STEPS:,} steps")
 _BASE = "urn:mustcall:schema"
 
@@ -141,7 +151,6 @@ def _built(schema: JsonObject) -> _Built:
     checkers = _checkers.here()
     known = None if checkers is None else checkers.get(text)
     if known is None:
-        spend(len(text) * _COMPILING)  # compiled all the same: what does not fit in here is compiled elsewhere
         known = _build(text)
         if checkers is not None and len(text) <= _LARGEST_CACHED:
             checkers.keep(text, known, len(text) if known.checker is None else known.checker.weight)
@@ -191,11 +200,14 @@ def _build(text: str) -> _Built:
         found = _compiled(schema)
         if not isinstance(found, tuple):
             return _Built(found)
-        whole = _compiled(schema, tuples=True)
-        if not isinstance(whole, tuple):
-            return _Built(whole, found)
-        rest = without_faults(schema, _fault_in, _tell_nobody)
-        checker = None if rest is None else _compiled(rest, tuples=True)
+        if "$schema" not in schema or found[-1:] == ("items",):  # an older draft that is named reads them itself
+            schema = rewrite(_without_draft(schema), _without_tuples)
+            whole = _compiled(schema)
+            if not isinstance(whole, tuple):
+                return _Built(whole, found)
+        most = max(1, min(MOST_FAULTS, _MOST_SEARCHED // len(text)))
+        rest = without_faults(schema, first_fault, _tell_nobody, most=most, admitting=True)
+        checker = None if rest is None else _compiled(rest)
     except RecursionError:
         return _Built(fault=())
     if not isinstance(checker, Checker):
@@ -204,8 +216,9 @@ def _build(text: str) -> _Built:
     return _Built(checker, found)
 
 
-def _fault_in(schema: JsonObject) -> Path | None:
-    found = _compiled(schema, tuples=True)
+def first_fault(schema: JsonObject) -> Path | None:
+    """Return where the first fault of a schema is, without looking for more and without keeping anything."""
+    found = _compiled(schema)
     return found if isinstance(found, tuple) else None
 
 
@@ -213,39 +226,61 @@ def _tell_nobody(_path: Path, _words: str) -> None:
     """What is left out here is reported by whoever offers the schema."""
 
 
-def _compiled(schema: JsonObject, *, tuples: bool = False) -> Checker | Path | None:
-    """Compile a schema as written, else without an unknown `$schema`, else as the older draft that its fault is of.
+def _compiled(schema: JsonObject) -> Checker | Path | None:
+    """Compile a schema as written, else without an unknown `$schema`, else with the limits of draft 4 rewritten.
 
-    Return where the first fault is if nothing takes it, None if it makes too much work. `tuples` takes arrays in
-    `items` as well, as drafts before 2020-12 do: people write them, and upstreams refuse them.
+    Return where the first fault is if nothing takes it, None if it makes too much work.
     """
     # Imported here because it costs 30 ms that `import mustcall` does not owe.
-    from jsonschema_rs import Draft4Validator, Draft201909Validator, validator_for  # noqa: PLC0415
+    from jsonschema_rs import validator_for  # noqa: PLC0415
 
+    text = msgspec.json.encode(schema).decode()
+    spend(len(text) * _COMPILING)  # compiled all the same: what does not fit in here is compiled elsewhere
     try:
         effort = effort_of(schema)
     except Uncountable:
         return None
-    bare = {key: value for key, value in schema.items() if key != "$schema"}
     fault: Path = ()
-    older = _DRAFT_4 | _TUPLES if tuples else _DRAFT_4
-    forms = (
-        (validator_for, schema, None),
-        (validator_for, bare, None),
-        (Draft201909Validator, bare, _TUPLES if tuples else frozenset[str]()),
-        (Draft4Validator, bare, older),
-    )
-    for compiler, form, words in forms:
-        if words is not None and words.isdisjoint(fault[-1:]):
-            continue
+    form = schema
+    for change in (None, _without_draft, _with_numbers):
+        if change is _with_numbers and _DRAFT_4.keys().isdisjoint(fault[-1:]):
+            break
+        form = form if change is None else change(form)
         try:
-            library = compiler(form, offline=True, validate_formats=False, pattern_options=_patterns())
+            library = validator_for(form, offline=True, validate_formats=False, pattern_options=_patterns())
         except ValueError as error:
             fault = fault or tuple(cast("ValidationError", error).instance_path if hasattr(error, "kind") else ())
         else:
-            weight = _weight(msgspec.json.encode(schema).decode(), schema)
-            return None if effort.unknown else Checker(library, form, effort, weight)
+            return None if effort.unknown else Checker(library, form, effort, _weight(text, schema))
     return fault
+
+
+def _without_draft(schema: JsonObject) -> JsonObject:
+    return {key: value for key, value in schema.items() if key != "$schema"}
+
+
+def _with_numbers(schema: JsonObject) -> JsonObject:
+    """Return a schema with the exclusive limits of draft 4, which were `true` beside a number, as numbers."""
+    return rewrite(schema, _number_limits)
+
+
+def _number_limits(node: JsonObject, _path: Path) -> JsonObject:
+    for word, limit in _DRAFT_4.items():
+        exclusive = node.get(word)
+        if isinstance(exclusive, bool):
+            node = {key: value for key, value in node.items() if key != word}
+            if exclusive and limit in node:
+                node[word] = node.pop(limit)
+    return node
+
+
+def _without_tuples(node: JsonObject, _path: Path) -> JsonObject:
+    """Return a schema with an array in `items` as drafts since 2020-12 write it; upstreams refuse the older form."""
+    if not isinstance(node.get("items"), list) or "prefixItems" in node:
+        return node
+    rest = {key: value for key, value in node.items() if key not in ("items", "additionalItems")}
+    further = {"items": node["additionalItems"]} if "additionalItems" in node else {}
+    return {**rest, "prefixItems": node["items"], **further}
 
 
 def _patterns() -> Any:

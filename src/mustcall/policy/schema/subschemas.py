@@ -5,7 +5,7 @@ looks like a schema is never mistaken for one. It decides nothing about upstream
 of the document resolves to None.
 
 Cost: `rewrite`, `deeper_than` and `types_of` are linear in the schema; `hoist` copies each referenced part once;
-`without_faults` searches once for each fault, at most `_MOST_FAULTS` times.
+`without_faults` searches once for each fault, at most `MOST_FAULTS` times.
 """
 
 import re
@@ -20,6 +20,7 @@ from mustcall.dialects.reading.schema import type_name
 __all__ = [
     "MAPS",
     "MAX_DEPTH",
+    "MOST_FAULTS",
     "Path",
     "as_list",
     "as_object",
@@ -37,7 +38,8 @@ MAX_DEPTH = 100
 
 _CONTAINERS = (dict, list)
 _MAX_REFS = 16
-_MOST_FAULTS = 32
+#: The most parts that are taken out of one schema.
+MOST_FAULTS = 32
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 _ONE = (
     "items",
@@ -56,6 +58,8 @@ _ONE = (
 _MANY = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 #: Keywords that hold schemas by name.
 MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+#: Keywords that refuse more where a part of them, or of what stands beside them, is taken out.
+_NOT_MONOTONE = frozenset({"not", "if", "then", "else", "maxContains", "unevaluatedItems", "unevaluatedProperties"})
 #: A schema without any of these holds no other.
 _HOLDING = frozenset({*_ONE, *_MANY, *MAPS})
 
@@ -220,20 +224,29 @@ def hoist(schema: JsonObject, prefix: str) -> tuple[JsonObject, dict[str, JsonOb
 
 
 def without_faults(
-    schema: JsonObject, fault_of: Callable[[JsonObject], Path | None], lose: Callable[[Path, str], None]
+    schema: JsonObject,
+    fault_of: Callable[[JsonObject], Path | None],
+    lose: Callable[[Path, str], None],
+    *,
+    most: int = MOST_FAULTS,
+    admitting: bool = False,
 ) -> JsonObject | None:
     """Return the schema without its faults, None if no schema is left; the one that is given is changed in place.
 
     `fault_of` returns where the first fault is: empty if nobody can say, None if there is none. `lose` is told of each
-    part that is taken out.
+    part that is taken out, of which there may be so many. An `admitting` schema takes every value that the whole one
+    would: so it may be checked by.
     """
     local = False
-    for _ in range(_MOST_FAULTS):
+    for count in range(most):
         fault = fault_of(schema)
         if fault is None:
             return schema
+        if admitting and not count:
+            schema = rewrite(schema, _monotone)
+            continue  # the fault may be gone, or stand elsewhere
         if len(fault) > 0:
-            _remove(schema, fault)
+            _remove(schema, fault, admitting=admitting)
             lose(fault[:-1], f"{fault[-1]} is not JSON Schema, dropped")
         elif local:
             break
@@ -242,7 +255,17 @@ def without_faults(
     return None
 
 
-def _remove(schema: JsonObject, path: Path) -> None:
+def _monotone(node: JsonObject, _path: Path) -> JsonObject:
+    """Return a schema of which every part can be taken out without refusing more than before; it admits no less."""
+    kept = {key: value for key, value in node.items() if key not in _NOT_MONOTONE}
+    if "oneOf" in kept:
+        kept["allOf"] = [*as_list(kept.get("allOf")), {"anyOf": kept.pop("oneOf")}]
+    if "patternProperties" in kept:
+        kept.pop("additionalProperties", None)
+    return kept
+
+
+def _remove(schema: JsonObject, path: Path, *, admitting: bool) -> None:
     """Take the faulty part out, or what is around it where the path does not lead through the schema as written."""
     holders: list[Any] = [schema]
     for step in path[:-1]:
@@ -254,8 +277,10 @@ def _remove(schema: JsonObject, path: Path) -> None:
     place = len(holders) - 1
     if not holders:
         schema.clear()
-    elif place and path[place - 1] in MAPS:
+    elif place and path[place - 1] in MAPS and path[place - 1] != "patternProperties":
         holders[-1][path[place]] = {}  # the field stays known, its declaration does not
+    elif place and admitting and path[place - 1] in _MANY:
+        holders[-1][path[place]] = {}  # one alternative less would refuse more
     else:
         del holders[-1][path[place]]
 

@@ -22,6 +22,7 @@ from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
 from mustcall.policy.facts.profile import Profile, SchemaTarget
 from mustcall.policy.schema.arguments import object_schema
+from mustcall.policy.schema.checker import first_fault
 from mustcall.policy.schema.gemini import Reduction, merge_schemas, reduce_for_gemini
 from mustcall.policy.schema.strict import close_schema
 from mustcall.policy.schema.subschemas import (
@@ -110,7 +111,7 @@ def _sound(schema: JsonObject, report: Reduction) -> JsonObject:
     if deeper_than(schema, MAX_DEPTH):
         report.lose((), "nested too deep, dropped")
         return _ANYTHING
-    sound = without_faults(schema, schema_fault, report.lose)
+    sound = schema if schema_fault(schema) is None else without_faults(schema, first_fault, report.lose)
     if sound is None:
         report.lose((), "not a JSON schema, dropped")
         return _ANYTHING
