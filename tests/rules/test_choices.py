@@ -84,6 +84,14 @@ def test_an_unsound_choice_is_left_out(stage: Stage, second: Json, fields: Json)
     assert "part_dropped:choices" in outcome.adaptations
 
 
+def test_the_limit_is_each_choice_s_own(stage: Stage) -> None:
+    """Rule 123: usage counts all choices together, and no choice is taken for truncated by the sum of them."""
+    answer = _reply(_choice(0, "One."), _choice(1, None, CALL))
+    body = {**request("chat"), "n": 2, "max_completion_tokens": 4}
+    outcome = stage.play(answer).ask("chat", body)
+    assert (outcome.raw, outcome.adaptations) == (answer.body, [])
+
+
 def test_choices_are_left_out_where_the_first_is_mended(stage: Stage) -> None:
     """Rule 2: what is written again has one choice, and says that there were more."""
     answer = _reply(_choice(0, None, ("get_weather", '{"city":["Paris"]}')), _choice(1, "Two."))

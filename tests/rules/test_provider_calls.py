@@ -230,3 +230,46 @@ def test_a_surplus_call_need_not_be_sound(stage: Stage, wire: str, surplus: Call
     outcome = stage.play(turn).ask(wire, {**request(wire), **setting})
     assert (outcome.calls, outcome.verdicts) == (CALLED, "called")
     assert f"call_dropped:{surplus.name}" in outcome.adaptations
+
+
+HOSTED: Json = {"type": "shell", "environment": {"type": "container_auto"}}
+OUTPUT: Json = {"type": "shell_call_output", "id": "out_1", "call_id": "call_1", "output": []}
+
+
+def _with_shell(stream: bool = False, **fields: Any) -> Json:
+    body = request("responses", stream=stream, **fields)
+    return {**body, "tools": [HOSTED, *body["tools"]]}
+
+
+def test_a_hosted_shell_streams_as_it_comes(stage: Stage) -> None:
+    """Rule 113: what the provider runs holds no stream: its text goes out before the stream has ended."""
+    answer = _stream(_item("shell_call"), OUTPUT)
+    outcome = stage.play(answer).ask("responses", _with_shell(stream=True))
+    assert outcome.raw == b"".join(answer.chunks)
+    assert outcome.headers["x-mustcall-outcome"] == "streaming"
+
+
+@pytest.mark.parametrize("ran", [(OUTPUT, SAID), (SAID,)])
+def test_a_hosted_shell_that_ran_meets_the_demand(stage: Stage, ran: tuple[Json, ...]) -> None:
+    """Rule 112: a shell in the provider's container is no call for the client, and no missed force."""
+    answer = _whole(_item("shell_call"), *ran)
+    outcome = stage.play(answer).ask("responses", _with_shell(choice="required"))
+    assert (outcome.raw, outcome.verdicts) == (answer.body, "answered")
+    assert outcome.headers["x-mustcall-force"] == "met"
+
+
+def test_a_question_for_approval_meets_the_demand(stage: Stage) -> None:
+    """Rule 112: a server's tool that waits for the caller's approval was called, as the provider has it."""
+    asking = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "f", "arguments": "{}", "server_label": "s"}
+    body = request("responses", stream=False, choice="required")
+    server = {"type": "mcp", "server_label": "s", "server_url": "http://127.0.0.1:9"}
+    answer = _whole(asking)
+    outcome = stage.play(answer).ask("responses", {**body, "tools": [server, *body["tools"]]})
+    assert (outcome.raw, len(stage.bodies)) == (answer.body, 1)
+
+
+def test_many_items_are_told_apart_quickly(stage: Stage) -> None:
+    """Rule 126: of a thousand equal calls the first is delivered, and each is looked at once."""
+    body = {**_asked("local_shell_call"), "parallel_tool_calls": False}
+    outcome = stage.play(_whole(*(_item("local_shell_call") for _ in range(900)))).ask("responses", body)
+    assert _types(outcome.raw, stream=False) == ["local_shell_call"]

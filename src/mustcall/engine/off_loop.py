@@ -37,7 +37,7 @@ _THREADS = 2
 
 def heft(reply: Reply) -> int:
     """Return how heavy a reply is to look at, in characters of text."""
-    weight = 0
+    weight = sum(map(heft, reply.others)) if reply.others else 0
     for part in reply.parts:
         if isinstance(part, Text | Refusal | Reasoning):
             weight += len(part.text)

@@ -26,6 +26,7 @@ from mustcall.engine.replies.stream_relay import StreamRelay
 from mustcall.engine.turn_context import TurnContext
 from mustcall.policy.reply.cut_prompt import estimate
 from mustcall.policy.reply.gate import Gate
+from mustcall.policy.reply.provider_calls import passing_items
 from mustcall.policy.scanning.reply_scanner import ReplyScanner
 from mustcall.upstream.http1.idle import IdleTimer
 from mustcall.upstream.retry import Answer
@@ -80,7 +81,8 @@ class Attempt(Generic[P]):
         turn_state, request = context.turn_state, context.request
         closed = holds(turn_state, request, context.services.controls) or bool(outlet.shown)
         readable = context.same_wire or context.binding.trivial
-        gate = Gate(closed=closed, trusted=trusts(turn_state, request, readable=readable))
+        trusted = trusts(turn_state, request, readable=readable)
+        gate = Gate(closed=closed, trusted=trusted, items=passing_items(request, trusted=trusted is not None))
         context.progress.holding = gate.stopped
         scanner = self._echoing.lens(context.token)
         return self._relayed(scanner, gate, raw=self.forwards and not outlet.written)

@@ -20,7 +20,7 @@ from mustcall.engine.turn_context import TurnContext
 from mustcall.policy.reply.cut_prompt import prompt_bound
 from mustcall.policy.reply.gate import Released
 from mustcall.policy.reply.judge import Judgement, judge
-from mustcall.policy.reply.provider_calls import met_by_provider
+from mustcall.policy.reply.provider_calls import client_calls, met_by_provider
 from mustcall.policy.scanning.reply_scanner import ScanFindings
 from mustcall.policy.turn.remedy import ACCEPTED, ERRORS, Remedy
 from mustcall.telemetry.logs import log_of
@@ -104,7 +104,7 @@ class Judging:
                 assert accepted is not None, "only what can be salvaged is"
                 first = record.attempts[0].verdict
                 stands = first is judged.verdict is Verdict.PHANTOM_CALL  # an answer that is said to be calls
-                calls = accepted.calls or accepted.client_items
+                calls = accepted.calls or client_calls(accepted, self._context.request)
                 if earlier and spoke and not calls and not stands:
                     raise spent(record, judged, ERRORS.get(first, ModelError) if first is not None else ModelError)
                 self._accept(judged, accepted)
@@ -116,7 +116,7 @@ class Judging:
 
     def _accept(self, judged: Judgement, reply: Reply) -> None:
         context, record, demand = self._context, self._context.record, self._turn_state.plan.demand
-        items = reply.client_items
+        items = client_calls(reply, context.request)
         if demand.forced:
             made = judged.verdict is Verdict.CALLED or reply is judged.salvage
             met = made and (any(map(demand.permits, reply.calls)) or any(map(demand.permits_item, items)))

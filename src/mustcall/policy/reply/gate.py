@@ -7,11 +7,11 @@ and so does the end of a call that is not complete. `Released` knows what went o
 of an accepted reply can follow it; what went out is never taken back.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.origin import JsonObject
-from mustcall.core.parts import CallKind, Part, Reasoning, Refusal, Text, ToolCall
+from mustcall.core.parts import CallKind, Part, ProviderItem, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply
 from mustcall.core.streams.coalesce import coalesce
 from mustcall.core.streams.events import (
@@ -41,11 +41,18 @@ EVERY: Mapping[str, JsonObject | None] = {}
 class Gate:
     """Lets events of one attempt through, in order, until something has to wait for the verdict."""
 
-    __slots__ = ("_calls", "_trusted", "_waiting", "begun", "finished", "stopped")
+    __slots__ = ("_calls", "_items", "_trusted", "_waiting", "begun", "finished", "stopped")
 
     def __init__(
-        self, *, closed: bool, trusted: Mapping[str, JsonObject | None] | None = None, begun: bool = False
+        self,
+        *,
+        closed: bool,
+        trusted: Mapping[str, JsonObject | None] | None = None,
+        items: Callable[[ProviderItem], bool] | None = None,
+        begun: bool = False,
     ) -> None:
+        #: Tells which calls in the provider's own form go out as they come; None if none does.
+        self._items = items
         #: The tools whose calls go out as they come, with their schemas; None if those of no tool do.
         self._trusted = trusted
         self._calls: dict[int, Growing] = {}
@@ -74,7 +81,7 @@ class Gate:
             case PartStarted(part=ToolCall() as call) if not self._admits(event.index, call):
                 self.stop()
                 return []
-            case PartStarted(part=part) if self._trusted is None and is_client_call(part):
+            case PartStarted(part=ProviderItem() as item) if item.client_tools and not self._passes(item):
                 self.stop()
                 return []
             case ArgumentsDelta(index=index, text=text) if index in self._calls and not self._calls[index].feed(text):
@@ -99,6 +106,10 @@ class Gate:
         self.begun = True
         out, self._waiting = self._waiting, []
         return out
+
+    def _passes(self, item: ProviderItem) -> bool:
+        """Tell whether a call in the provider's own form may go out."""
+        return self._trusted is EVERY or (self._items is not None and self._items(item))
 
     def _admits(self, index: int, call: ToolCall) -> bool:
         """Tell whether a call that begins may go out; its arguments are read from here on."""

@@ -21,7 +21,7 @@ from mustcall.policy.reply.announced_calls import announces_call
 from mustcall.policy.reply.calls import ONE_AT_A_TIME, UNCHECKED, Calls
 from mustcall.policy.reply.cut_prompt import is_starved
 from mustcall.policy.reply.judgement import Case, Judgement
-from mustcall.policy.reply.provider_calls import met_by_provider
+from mustcall.policy.reply.provider_calls import client_calls, met_by_provider
 from mustcall.policy.reply.repeated_calls import loop_of, may_loop
 from mustcall.policy.reply.reply_markup import (
     clean_reply,
@@ -107,7 +107,7 @@ def _judge(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
         return Judgement(verdict=verdict, reply=replace_parts(reply, kept))
     if case.rung.constrains:
         return _judge_constrained(case, reply, found)
-    calls, items = reply.calls, reply.client_items
+    calls, items = reply.calls, client_calls(reply, case.request)
     broad = case.controls.broad and not (calls or items)
     if broad and odd_tools(case.request.tools) and names_odd_tool(spoken_text(reply.parts), case.request.tools):
         return Judgement(verdict=Verdict.TEXT_CALL, reply=reply)
@@ -116,7 +116,8 @@ def _judge(case: Case, reply: Reply, found: ScanFindings) -> Judgement:
         if not case.demand.forbids:
             return _judge_calls(case, reply, parts, notes)
         if calls or items:
-            parts = tuple(part for part in parts if not isinstance(part, ToolCall) and part not in items)
+            forbidden = {id(item) for item in items}
+            parts = tuple(part for part in parts if not isinstance(part, ToolCall) and id(part) not in forbidden)
         made = dict.fromkeys([*(call.name for call in (*calls, *found.calls)), *(item.type for item in items)])
         notes = (*(Adaptation(AdaptationKind.CALL_DROPPED, name, _FORBIDDEN) for name in made), *notes)
         judged = _judge_text(case, replace_parts(reply, parts), ScanFindings(), notes)
@@ -145,22 +146,22 @@ def _judge_calls(
     cut = reply.finish is FinishReason.LENGTH or _at_limit(case, reply)
     if cut and not demanded and not (case.demand.forced and _speaks_last(parts)):
         return Judgement(verdict=Verdict.TRUNCATED, reply=reply, cut_call=True)
+    items = {id(item) for item in client_calls(reply, case.request)}
     if case.answer_tool is not None:
         answers = [part for part in parts if isinstance(part, ToolCall) and part.name == case.answer_tool.name]
-        others = any(isinstance(part, ToolCall) and part not in answers for part in parts)
+        others = bool(items) or any(isinstance(part, ToolCall) and part not in answers for part in parts)
         if answers and not others:
             return _judge_answer_call(case, reply, answers, notes)
         if answers:  # the tool phase comes first (rule 81)
             parts = tuple(part for part in parts if part not in answers)
-            dropped = Adaptation(AdaptationKind.CALL_DROPPED, case.answer_tool.name, _BESIDE_CALLS)
-            notes = (*notes, dropped)
+            notes = (*notes, Adaptation(AdaptationKind.CALL_DROPPED, case.answer_tool.name, _BESIDE_CALLS))
     checked = Calls(case, notes)
     kept: list[Part] = []
-    calls, items = 0, reply.client_items
+    calls = 0
     for part in parts:
         if isinstance(part, ToolCall):
             call, verdict = checked.check(part)
-        elif isinstance(part, ProviderItem) and part in items:
+        elif isinstance(part, ProviderItem) and id(part) in items:
             call, verdict = checked.check_item(part)
         else:
             kept.append(part)
@@ -235,6 +236,8 @@ def _judge_answer_call(case: Case, reply: Reply, answers: list[ToolCall], notes:
 def _at_limit(case: Case, reply: Reply) -> bool:
     """Tell whether the reply used every token it was allowed (rule 123)."""
     usage, limit = reply.usage, case.sent_limit
+    if limit is not None and reply.others:
+        limit *= 1 + len(reply.others)  # the limit is each choice's own, the usage that of all
     return usage is not None and limit is not None and limit > 0 and usage.output_tokens >= limit
 
 
@@ -242,7 +245,7 @@ def _judge_constrained(case: Case, reply: Reply, found: ScanFindings) -> Judgeme
     """Read a reply that was constrained to the JSON of one call; constrained output is verified all the same."""
     text = "".join(part.text for part in reply.parts if isinstance(part, Text))
     read = read_call(text, case.offered)
-    if reply.calls or reply.client_items:
+    if reply.calls or client_calls(reply, case.request):
         return _judge_calls(case, reply, reply.parts, ())
     if read is None:
         if reply.finish is FinishReason.LENGTH:  # of the call, or of prose where nothing held the model to one

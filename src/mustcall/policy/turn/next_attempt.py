@@ -11,6 +11,7 @@ import msgspec
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.message import Message
+from mustcall.core.origin import Wire
 from mustcall.core.parts import ToolCall
 from mustcall.core.request import Request
 from mustcall.core.tools import Tool, functions_of
@@ -150,6 +151,8 @@ class NextAttempt:
         """
         if not self.plan.demand.forced or self.rung.constrains or self.plan.protocol is Protocol.NATIVE:
             return False
+        if self._request.fields_for(Wire.CHAT).get("n", 1) not in (1, None):
+            return False  # of several choices a stream would keep one
         forcing = self.rung.kind in (RungKind.NATIVE, RungKind.HARD)
         return not (forcing and self.profile.forced in (Forcing.ALWAYS, Forcing.WITHOUT_REASONING))
 

@@ -154,7 +154,7 @@ def _decode_choice(
         parts=tuple(parts),
         finish=derive_finish(decode_finish(reported), parts),
         reported_finish=reported,
-        usage=decode_usage(value.get("usage")),
+        usage=None if place else decode_usage(value.get("usage")),  # it counts all of them, once
         others=others,
         origin=Origin(_CHAT, raw=value),
     )
