@@ -244,6 +244,22 @@ def test_results_count_for_the_step_cap(stage: Stage, kind: str) -> None:
     assert outcome.text == "Found."
 
 
+@pytest.mark.parametrize("kind", ITEMS)
+def test_such_a_tool_is_not_forced_by_name(stage: Stage, kind: str) -> None:
+    """Rule 8: a force by name on a tool of the provider's own form is an error that names the way to force it."""
+    tool = ITEMS[kind][1]["type"]
+    outcome = stage.play().ask("responses", _asked(kind), headers={"x-mustcall-force-tools": tool})
+    assert (outcome.status, stage.bodies) == (400, [])
+    said = json.loads(outcome.raw)["error"]["message"]
+    assert said.startswith(
+        f"force_tools demands {tool}, but a tool of the provider's own form cannot be forced by name"
+    )
+    assert f'tool_choice {{"type": "{tool}"}}' in said
+    own = _asked(kind) | {"tool_choice": {"type": tool}}
+    outcome = stage.play(_whole(_item(kind))).ask("responses", own)
+    assert (stage.bodies, _types(outcome.raw, stream=False)) == ([own], [kind])
+
+
 def _choice(mode: str, *kinds: str) -> Json:
     tools = [{"type": kind} if kind == "web_search" else {"type": "function", "name": kind} for kind in kinds]
     return {"type": "allowed_tools", "mode": mode, "tools": tools}
