@@ -204,7 +204,7 @@ MISSING = (
     (named("read", "mail"), STRICT, (SPACED,), r"mail__read.*not on offer.*files__read"),
     (named("get_weather"), STRICT, (), r"get_weather.*no tools are on offer.*nothing"),
     (named("get_weather"), Controls(tools=LOCKED), (WEATHER,), r"get_weather.*locked off"),
-    (named("web_search"), STRICT, (SEARCH,), r"web_search.*not on offer"),
+    (named("web_search"), STRICT, (SEARCH,), r"web_search.*provider's own form"),
     (REQUIRED, STRICT, (), r"any tool.*no tools are on offer"),
     (REQUIRED, Controls(tools=LOCKED), (WEATHER,), r"any tool.*locked off"),
     (ToolChoice(mode=ChoiceMode.REQUIRED, allowed=("x",)), STRICT, (WEATHER,), r"none of the tools it allows"),

@@ -12,7 +12,7 @@ from mustcall.core.errors import ConfigError
 from mustcall.core.memo import Caches, owned
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Wire
-from mustcall.core.parts import File, Image, Part, Text, ToolCall, ToolResult, Unknown
+from mustcall.core.parts import File, Image, Part, ProviderItem, Text, ToolCall, ToolResult, Unknown
 from mustcall.core.request import Request
 from mustcall.core.tools import ProviderTool, Tool
 from mustcall.policy.words import grounding
@@ -277,6 +277,20 @@ def test_rounds_are_runs_of_results() -> None:
     assert latest_input(ask(*start, results(RESULT), assistant(CALL), results(second))).rounds == 2
     assert latest_input(ask(*start, results(RESULT), assistant(CALL), results(second), user("on"))).rounds == 0
     assert latest_input(ask(results(RESULT))).rounds == 1
+
+
+def test_rounds_of_the_providers_own_form() -> None:
+    """Rule 109: what a client sends back for a provider's own call is a result; what the provider ran is none."""
+    call = ProviderItem(Wire.RESPONSES, "shell_call", {}, ("shell",))
+    done = ProviderItem(Wire.RESPONSES, "shell_call_output", {}, result_of="c1")
+    ran = ProviderItem(Wire.RESPONSES, "shell_call_output", {})
+    start = (user("go"), assistant(call))
+    assert latest_input(ask(*start, assistant(ran))).rounds == 0
+    assert not latest_input(ask(*start, assistant(ran))).answered
+    assert latest_input(ask(*start, assistant(done))).answered
+    assert latest_input(ask(*start, assistant(done.evolve(result_of="")))).answered
+    assert latest_input(ask(*start, assistant(done), assistant(done), results(RESULT))).rounds == 1
+    assert latest_input(ask(*start, assistant(done), assistant(call), assistant(done))).rounds == 2
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ from mustcall.core.adaptation import AdaptationKind, AdaptationLog
 from mustcall.core.message import Message, Role
 from mustcall.core.origin import Origin, Wire
 from mustcall.core.parts import Image, OpaqueState, ProviderItem, Reasoning, Text, ToolCall, ToolResult
-from mustcall.core.request import Request
+from mustcall.core.request import OutputFormat, OutputKind, Request
 from mustcall.core.tools import ChoiceMode, Tool
 from mustcall.policy.facts.profile import Profile
 from mustcall.policy.facts.wording import Wording
 from mustcall.policy.history.mended import drop_reasoning, mend_history, remove_trailing_assistant
+from mustcall.policy.request.structured_answer import can_go_alone
 from mustcall.wire.codec import Target
 from mustcall.wire.registry import codec_for
 
@@ -306,6 +307,16 @@ def test_history_with_calls_gets_stub_tools() -> None:
     assert mend_history(request, Profile(), "me", AdaptationLog()) is request
     offering = request.evolve(tools=(_SEARCH,))
     assert mend_history(offering, Profile(history_needs_tools=True), "me", AdaptationLog()) is offering
+
+
+def test_an_answer_beside_a_history_with_results_keeps_the_tools() -> None:
+    """Rule 104: where a history with calls needs tools on offer, so does one with results in a provider's own form."""
+    output = OutputFormat(kind=OutputKind.SCHEMA, schema={"type": "object"})
+    done = ProviderItem(wire=Wire.RESPONSES, type="shell_call_output", value={}, result_of="1")
+    needing = Profile(history_needs_tools=True, schema_output=True)
+    assert can_go_alone(_request(_USER, output=output), needing)
+    assert not can_go_alone(_request(_USER, _assistant(done), output=output), needing)
+    assert can_go_alone(_request(_USER, _assistant(done), output=output), Profile(schema_output=True))
 
 
 def test_stub_tools_reach_the_same_wire() -> None:

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from mustcall.engine.turns import OperatorSettings
+from mustcall.policy.words.grounding import GroundingRule
 from mustcall.testing import Call, Raw, RawStream, Say, Turn
-from rules.driving import Stage, request
+from rules.driving import WORDS, Stage, request
 from rules.outcomes import data_of
-from support.forcing import WIRES
+from support.forcing import WIRES, choice_on
 
 Json = dict[str, Any]
 
@@ -44,12 +46,21 @@ ITEMS: dict[str, tuple[Json, Json]] = {
         {"type": "computer_use_preview", "display_width": 9, "display_height": 9, "environment": "browser"},
     ),
 }
+#: What the client sends back for each.
+RESULTS: dict[str, Json] = {
+    "local_shell_call": {"id": "it_1", "output": "done"},
+    "shell_call": {"output": [{"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]},
+    "apply_patch_call": {"status": "completed", "output": "done"},
+    "computer_call": {"output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,AAAA"}},
+}
+#: Fires on words that only its own test has.
+HERO = GroundingRule(name="hero", triggers="hero os", tool="get_time")
 
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """One upstream behind three gateways."""
-    with Stage() as opened:
+    with Stage(OperatorSettings(rules=(HERO,))) as opened:
         yield opened
 
 
@@ -165,6 +176,88 @@ def test_an_item_with_its_result_was_run_by_the_provider(stage: Stage) -> None:
     answer = _whole(_item("shell_call"), result, SAID)
     outcome = stage.play(answer).ask("responses", _asked("shell_call"))
     assert (outcome.raw, outcome.verdicts) == (answer.body, "answered")
+
+
+def _result(kind: str, number: int = 1) -> Json:
+    return {"type": f"{kind}_output", "call_id": f"call_{number}", **RESULTS[kind]}
+
+
+def _after(kind: str, *later: Json, words: str = "Do it.", **fields: Any) -> Json:
+    """Return a request in which the client has run a call of the kind."""
+    return {**_asked(kind, **fields), "input": [{"role": "user", "content": words}, _item(kind), _result(kind), *later]}
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+def test_results_pass_unchanged(stage: Stage, kind: str) -> None:
+    """Rule 112: what a client sends back for such a call is forwarded as it came."""
+    body = _after(kind)
+    outcome = stage.play(_whole(SAID)).ask("responses", body)
+    assert stage.bodies == [body]
+    assert (outcome.adaptations, outcome.verdicts) == ([], "answered")
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+@pytest.mark.parametrize("asker", ["caller", "header"])
+def test_a_result_ends_a_force(stage: Stage, kind: str, asker: str) -> None:
+    """Rule 11: a force holds for the first step; the result of such a call ends it like that of a function."""
+    body = _after(kind, choice="required") if asker == "caller" else _after(kind)
+    headers = {} if asker == "caller" else {"x-mustcall-force-tools": "true"}
+    outcome = stage.play(_whole(SAID)).ask("responses", body, headers=headers)
+    assert stage.bodies == [body | {"tool_choice": "auto"} if asker == "caller" else body]
+    assert (outcome.text, outcome.adaptations) == ("Found.", ["force_dropped:any_tool"])
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+def test_a_force_holds_for_a_new_question(stage: Stage, kind: str) -> None:
+    """Rule 11: only results behind the user's latest message end a force."""
+    body = _after(kind, {"role": "user", "content": "And now?"}, choice="required")
+    outcome = stage.play(_whole(SAID), GOOD).ask("responses", body)
+    assert stage.bodies[0] == body
+    assert outcome.calls == CALLED
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+def test_a_result_ends_a_grounding_rule(stage: Stage, kind: str) -> None:
+    """Rule 13: no rule fires once such a result answers the user's message."""
+    first = {**_asked(kind), "input": "What is Hero OS?"}
+    stage.play(Turn(Call("get_time", {"zone": "UTC"}))).ask("responses", first)
+    assert stage.bodies == [first | {"tool_choice": choice_on("responses", "get_time")}]
+    later = _after(kind, words="What is Hero OS?")
+    outcome = stage.play(_whole(SAID)).ask("responses", later)
+    assert (stage.bodies, outcome.text) == ([later], "Found.")
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+def test_results_count_for_the_step_cap(stage: Stage, kind: str) -> None:
+    """Rule 109: such results are tool rounds; parallel ones are one, also beside those of functions."""
+    function = {"type": "function_call_output", "call_id": "call_9", "output": "Sunny."}
+    parallel = [_item(kind), _item(kind, 2), WEATHER, _result(kind), _result(kind, 2), function]
+    headers = {"x-mustcall-step-cap": "2"}
+    below = {**_after(kind), "input": [{"role": "user", "content": "Do it."}, *parallel]}
+    stage.play(_whole(SAID)).ask("responses", below, headers=headers)
+    assert stage.bodies == [below]
+    reached = {**below, "input": [*below["input"], _item(kind, 3), _result(kind, 3)]}
+    outcome = stage.play(_whole(SAID)).ask("responses", reached, headers=headers)
+    assert [body["tool_choice"] for body in stage.bodies] == ["none"]
+    assert stage.bodies[0]["input"][:-1] == reached["input"]
+    assert WORDS.step_cap in json.dumps(stage.bodies[0]["input"][-1])
+    assert outcome.text == "Found."
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+def test_such_a_tool_is_not_forced_by_name(stage: Stage, kind: str) -> None:
+    """Rule 8: a force by name on a tool of the provider's own form is an error that names the way to force it."""
+    tool = ITEMS[kind][1]["type"]
+    outcome = stage.play().ask("responses", _asked(kind), headers={"x-mustcall-force-tools": tool})
+    assert (outcome.status, stage.bodies) == (400, [])
+    said = json.loads(outcome.raw)["error"]["message"]
+    assert said.startswith(
+        f"force_tools demands {tool}, but a tool of the provider's own form cannot be forced by name"
+    )
+    assert f'tool_choice {{"type": "{tool}"}}' in said
+    own = _asked(kind) | {"tool_choice": {"type": tool}}
+    outcome = stage.play(_whole(_item(kind))).ask("responses", own)
+    assert (stage.bodies, _types(outcome.raw, stream=False)) == ([own], [kind])
 
 
 def _choice(mode: str, *kinds: str) -> Json:

@@ -5,9 +5,9 @@ from enum import StrEnum
 import msgspec
 
 from mustcall.core.origin import Value
-from mustcall.core.parts import Part, ToolCall, ToolResult
+from mustcall.core.parts import Part, ProviderItem, ToolCall, ToolResult
 
-__all__ = ["Message", "Role"]
+__all__ = ["Message", "Role", "holds_result"]
 
 
 class Role(StrEnum):
@@ -41,3 +41,12 @@ class Message(Value, frozen=True, dict=True):
     def results(self) -> tuple[ToolResult, ...]:
         """The tool results of this message."""
         return tuple([part for part in self.parts if isinstance(part, ToolResult)])
+
+
+def holds_result(message: Message) -> bool:
+    """Tell whether a message has the result of a call that the client ran, also in a provider's own form."""
+    return any(map(_is_result, message.parts))
+
+
+def _is_result(part: Part) -> bool:
+    return isinstance(part, ToolResult) or (isinstance(part, ProviderItem) and part.result_of is not None)

@@ -135,13 +135,15 @@ class ProviderItem(Value, frozen=True, tag="provider_item"):
     """Something the provider executed by itself (web search and the like). Only its own wire can carry it.
 
     `client_tools` are the types of tools whose calls take this form for the client to carry out (a shell command);
-    empty for everything else.
+    empty for everything else. `result_of` is the id of such a call in what a caller sends back as its result, empty
+    where the result names none; None for everything else.
     """
 
     wire: Wire
     type: str
     value: JsonObject
     client_tools: tuple[str, ...] = ()
+    result_of: str | None = None
 
 
 class Unknown(Value, frozen=True, tag="unknown"):

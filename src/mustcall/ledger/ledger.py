@@ -63,6 +63,11 @@ class Ledger:
         self.contents = contents
         self._limit = limit
 
+    @property
+    def limit(self) -> float:
+        """The seconds that an operation may take."""
+        return self._limit
+
     async def __aenter__(self) -> Self:
         await self.open()
         return self

@@ -2,8 +2,9 @@
 
 `previous_response_id` and item references of Responses, and the threads of Messages: what came before is taken from
 the ledger and put before what is new, so that an upstream of any wire gets the whole conversation. A reply is stored
-when it is final and before its last bytes go out, so that whoever has its id can go on from it, at any replica; its
-ids are ours (`renaming`), and those of a discarded attempt are never seen here. Nothing is decided about the
+when it is final and before its last bytes go out, so that whoever has its id can continue it, at any replica; where
+the ledger is late it is stored behind them, and whoever asks for it here waits for that (`response_writer`). Its ids
+are ours (`renaming`), and those of a discarded attempt are never seen here. Nothing is decided about the
 conversation itself.
 """
 
@@ -145,11 +146,13 @@ class Memory:
         return keeps, msgspec.json.encode(fields)
 
     async def get(self, response: str, tenant: str) -> StoredResponse | None:
-        """Return a stored response of the Responses wire."""
+        """Return a stored response of the Responses wire; one that is being written is waited for."""
+        await self._writer.settle(tenant, (response,))
         found = await self.ledger.get_response(response, tenant)
         return found if found is not None and found.wire == Wire.RESPONSES else None
 
     async def _chain(self, previous: str, tenant: str, wire: Wire) -> list[StoredResponse]:
+        await self._writer.settle(tenant, (previous,))
         chain = await self.ledger.chain(previous, tenant) if _ID.fullmatch(previous) else None
         if chain is None or chain[-1].wire != wire:
             raise _unknown(previous, wire)
@@ -166,6 +169,7 @@ class Memory:
             raise InvalidRequest("`input` must be a string or an array", param="input")
         items = cast("list[Any]", value)
         referred = tuple(item["id"] for item in items if _is_reference(item) and _ID.fullmatch(item["id"]))
+        await self._writer.settle(tenant, referred)
         found = await self.ledger.find_items(referred, tenant)
         return [_resolve(item, found) if _is_reference(item) else item for item in items]
 

@@ -22,6 +22,7 @@ import msgspec
 
 from mustcall.core.adaptation import Adaptation, AdaptationKind
 from mustcall.core.errors import ForcedToolMissing
+from mustcall.core.origin import Wire
 from mustcall.core.parts import CallKind, ProviderItem, ToolCall
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode, ProviderTool, Tool, ToolChoice
@@ -310,7 +311,7 @@ def _obstacle(choice: ToolChoice, request: Request, controls: Controls) -> str |
     if choice.mode is ChoiceMode.NAMED:
         name = choice.name or ""
         if not is_offered(request, name, choice.namespace):
-            return "it is not on offer"
+            return _why_not_offered(name, request)
         meant = offered_tool(request, name, choice.namespace)
         return "it is locked off" if _is_locked((name,) if meant is None else _aliases(meant), controls) else None
     allowed = None if choice.allowed is None else frozenset(choice.allowed)
@@ -320,6 +321,16 @@ def _obstacle(choice: ToolChoice, request: Request, controls: Controls) -> str |
     if all(_is_locked(names, controls) for names in able):
         return "every tool that could meet it is locked off"
     return None
+
+
+def _why_not_offered(name: str, request: Request) -> str:
+    """Return why no tool can be called by this name, for people who may see it among those on offer."""
+    if not any(isinstance(tool, ProviderTool) and tool.type == name for tool in request.tools):
+        return "it is not on offer"
+    reason = "a tool of the provider's own form cannot be forced by name"
+    if request.origin is not None and request.origin.wire is Wire.RESPONSES:
+        reason += f'; send tool_choice {{"type": "{name}"}} without another demand'
+    return reason
 
 
 def _is_locked(names: Sequence[str], controls: Controls) -> bool:

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from mustcall.core.adaptation import AdaptationKind, AdaptationLog
-from mustcall.core.message import Message, Role
+from mustcall.core.message import Message, Role, holds_result
 from mustcall.core.origin import JsonObject
-from mustcall.core.parts import Text, ToolCall, ToolResult
+from mustcall.core.parts import Text
 from mustcall.core.request import OutputFormat, OutputKind, Request
 from mustcall.core.tools import ChoiceMode, Tool, ToolChoice
 from mustcall.policy.facts.profile import Forcing, Profile, Protocol
@@ -87,7 +87,7 @@ def can_go_alone(request: Request, profile: Profile, *, tries: bool = False) -> 
     unknown = tries and schema and profile.schema_output is None
     if not (profile.schema_output or unknown) or profile.prefix_bound:
         return False
-    called = any(isinstance(part, ToolCall | ToolResult) for message in request.messages for part in message.parts)
+    called = any(message.calls or holds_result(message) for message in request.messages)
     return not (called and needs_tools(request, profile))
 
 

@@ -28,7 +28,7 @@ import msgspec
 from mustcall.core.errors import ConfigError
 from mustcall.core.history import Folded, beginning_of
 from mustcall.core.memo import compile_unkept, kept
-from mustcall.core.message import Message, Role
+from mustcall.core.message import Message, Role, holds_result
 from mustcall.core.parts import Part, Text, ToolResult
 from mustcall.core.request import Request
 from mustcall.core.text.nearest import did_you_mean
@@ -102,7 +102,7 @@ class LatestInput(msgspec.Struct, frozen=True):
     @property
     def answered(self) -> bool:
         """Whether a tool result is already there (rules 11, 13)."""
-        return any(isinstance(part, ToolResult) for message in self.after for part in message.parts)
+        return any(map(holds_result, self.after))
 
     @property
     def rounds(self) -> int:
@@ -112,7 +112,7 @@ class LatestInput(msgspec.Struct, frozen=True):
         """
         count, running = 0, False
         for message in self.after:
-            if any(isinstance(part, ToolResult) for part in message.parts):
+            if holds_result(message):
                 count += not running
                 running = True
             elif message.role is Role.ASSISTANT:

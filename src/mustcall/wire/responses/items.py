@@ -71,6 +71,9 @@ _CLIENT_ITEMS = {
     "shell_call": ("shell",),
 }
 
+#: What a caller sends back as the results of such items.
+_CLIENT_RESULTS = frozenset(f"{kind}_output" for kind in _CLIENT_ITEMS)
+
 
 # --- decode -------------------------------------------------------------------------------------------------------
 
@@ -147,7 +150,15 @@ def _decode_single(kind: str, item: JsonObject, provenance: Provenance | None, f
             )
         case _:
             client_tools = _CLIENT_ITEMS.get(kind, ())
-            return ProviderItem(_WIRE, kind, item, client_tools, origin=Origin(_WIRE, raw=item))
+            # In a reply it is the result of a call that the provider ran.
+            result_of = _result_of(item) if provenance is None and kind in _CLIENT_RESULTS else None
+            return ProviderItem(_WIRE, kind, item, client_tools, result_of, origin=Origin(_WIRE, raw=item))
+
+
+def _result_of(item: JsonObject) -> str:
+    """Return the id of the call that a result in the provider's own form is of; the item is forwarded unread."""
+    call_id = item.get("call_id")
+    return call_id if isinstance(call_id, str) else ""
 
 
 def _call_id(item: JsonObject, fallback: str) -> str:
