@@ -21,7 +21,7 @@ UNREADABLE = (
 _HOST = r"(?:[A-Za-z0-9._~-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?"
 _URL = re.compile(
     r"(?P<scheme>postgres(?:ql)?://)"
-    r"(?:(?P<user>(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*)@)?"
+    r"(?:(?P<user>(?:[A-Za-z0-9._~!$&'*+,;=:()-]|%[0-9A-Fa-f]{2})*)@)?"
     rf"(?P<place>{_HOST}(?:,{_HOST})*(?:/[A-Za-z0-9._~-]*)?)"
     r"(?:\?(?P<options>[^@#\s]*))?"
 )
