@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import openai
 import pytest
@@ -51,6 +52,23 @@ def test_two_callers_never_share_an_id(stream: bool, tmp_path: Path) -> None:
             assert f"Hello {key}." in str(served.requests[-1].body["input"])
             found.append((made.id, item_id(made)))
     assert len({each for pair in found for each in pair}) == 4
+
+
+def test_what_only_mentions_a_reference_keeps_its_bytes(tmp_path: Path) -> None:
+    """An escaped reference is resolved as the plain one is; a body that refers to nothing is sent as it came."""
+    headers = {"authorization": "Bearer k", "content-type": "application/json"}
+    plain = rb'{"model":"m", "input":[{"role":"user","content":"\u00e9 \"item_reference\""}]}'
+    with (
+        ScriptedUpstream(lambda _: Turn(Say("Hello."))) as served,
+        RunningGateway(settings=forgetful(tmp_path / "l.db", served.base_url)) as gateway,
+    ):
+        url = f"{gateway.base_url}/responses"
+        made = httpx.post(url, content=plain, headers=headers).json()
+        assert served.requests[0].raw == plain
+        name = made["output"][0]["id"].encode()
+        asked = rb'{"model":"m","input":[{"type":"item\u005freference","id":"%b"}]}' % name
+        assert httpx.post(url, content=asked, headers=headers).status_code == 200
+        assert "Hello." in str(served.requests[1].body["input"])
 
 
 def test_only_ids_are_replaced() -> None:

@@ -22,6 +22,7 @@ from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.streams.assembler import Assembler
 from mustcall.engine.exchange import StreamedReply, WholeReply
 from mustcall.engine.off_loop import LARGE, heavily
+from mustcall.gateway.state.references import is_reference, may_refer, references
 from mustcall.gateway.state.response_ids import Renamer
 from mustcall.gateway.state.response_writer import ResponseWriter
 from mustcall.ledger import Ledger, StoredResponse
@@ -41,9 +42,6 @@ _BETA = "anthropic-beta"
 
 _NOTHING = msgspec.Raw(b"null")
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_REFERENCE = b"item_reference"
-#: A reference that leaves its type out: an object of an id alone.
-_BARE = re.compile(rb'\{\s*"id"\s*:\s*"[^"]*"\s*\}')
 #: Fields of a Messages request that belong to one turn; every other is carried on by its thread.
 _OF_ONE_TURN = ("messages", "thread", "stream")
 
@@ -87,11 +85,12 @@ class Memory:
         fields = _read(body)
         previous = _text(fields, "previous_response_id")
         stores = bytes(fields.get("store", _NOTHING)) != b"false"
-        referring = _REFERENCE in body or _BARE.search(body) is not None
+        given = _items(fields.get("input")) if stores or previous is not None or may_refer(body) else []
+        referring = bool(references(given))
         if not stores and previous is None and not referring:
             return None, body
         chain = await self._chain(previous, tenant, Wire.RESPONSES) if previous else []
-        items = await self._items(fields.get("input"), tenant)
+        items = await self._resolved(given, tenant)
         keeps = Remembering(
             writer=self._writer,
             wire=Wire.RESPONSES,
@@ -155,19 +154,11 @@ class Memory:
             raise _unknown(previous, wire)
         return chain
 
-    async def _items(self, given: msgspec.Raw | None, tenant: str) -> list[Any]:
-        """Return the new input as a list, with every reference to a stored item replaced by the item."""
-        value = None if given is None else _decode(given, "input")
-        if value is None:
-            return []
-        if isinstance(value, str):
-            return [{"role": "user", "content": value}]
-        if not isinstance(value, list):
-            raise InvalidRequest("`input` must be a string or an array", param="input")
-        items = cast("list[Any]", value)
-        referred = tuple(item["id"] for item in items if _is_reference(item) and _ID.fullmatch(item["id"]))
+    async def _resolved(self, items: list[Any], tenant: str) -> list[Any]:
+        """Return items with every reference to a stored item replaced by the item."""
+        referred = tuple(name for name in references(items) if _ID.fullmatch(name))
         found = await self.ledger.find_items(referred, tenant)
-        return [_resolve(item, found) if _is_reference(item) else item for item in items]
+        return [_resolve(item, found) if is_reference(item) else item for item in items]
 
 
 class Remembering(msgspec.Struct, frozen=True, kw_only=True):
@@ -353,20 +344,24 @@ def _list(encoded: bytes) -> list[Any]:
     return cast("list[Any]", value)
 
 
+def _items(given: msgspec.Raw | None) -> list[Any]:
+    """Return the new input as a list."""
+    value = None if given is None else _decode(given, "input")
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    if not isinstance(value, list):
+        raise InvalidRequest("`input` must be a string or an array", param="input")
+    return cast("list[Any]", value)
+
+
 def _output(response: StoredResponse) -> list[Any]:
     return msgspec.json.decode(response.body).get("output", [])
 
 
 def _message(response: StoredResponse) -> JsonObject:
     return {"role": "assistant", "content": msgspec.json.decode(response.body).get("content", [])}
-
-
-def _is_reference(item: Any) -> bool:
-    """Tell a reference; the type may be left out, the id then stands alone."""
-    if not isinstance(item, dict):
-        return False
-    held = cast("dict[str, Any]", item)
-    return isinstance(held.get("id"), str) and (held.get("type") == "item_reference" or held.keys() == {"id"})
 
 
 def _resolve(item: JsonObject, found: Mapping[str, StoredResponse]) -> Any:
