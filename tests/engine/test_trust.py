@@ -7,6 +7,7 @@ import pytest
 
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text, ToolCall
+from mustcall.core.reply import Reply
 from mustcall.core.streams.assembler import Assembler
 from mustcall.engine.exchange import StreamedReply, WholeReply
 from mustcall.engine.records import TurnProgress
@@ -37,6 +38,15 @@ FIELDS: dict[Wire, dict[str, Any]] = {
     Wire.RESPONSES: {"store": False},
     Wire.MESSAGES: {"max_tokens": 500},
 }
+
+
+def heard(wire: Wire, written: bytes) -> Reply:
+    """The reply that a client reads from a stream."""
+    decoder, assembler = codec_for(wire).stream_decoder(Provenance(token="t")), Assembler()
+    for event in SseDecoder().feed(written):
+        for decoded in decoder.feed(event):
+            assembler.feed(decoded)
+    return assembler.reply()
 
 
 class Model:
@@ -130,17 +140,26 @@ async def test_a_call_that_begins_and_fails_in_one_piece_is_never_seen() -> None
     )
     got = await model.take(transport, body)
     assert isinstance(got, StreamedReply)
-    decoder, assembler = codec_for(wire).stream_decoder(Provenance(token="t")), Assembler()
-    for event in SseDecoder().feed(got.first + b"".join([piece async for piece in got.chunks])):
-        for decoded in decoder.feed(event):
-            assembler.feed(decoded)
-    said = [part.text if isinstance(part, Text) else part for part in assembler.reply().parts]
+    reply = heard(wire, got.first + b"".join([piece async for piece in got.chunks]))
+    said = [part.text if isinstance(part, Text) else part for part in reply.parts]
     assert said[0] == "One moment."
     (call,) = said[1:]
     assert isinstance(call, ToolCall)
     assert (call.name, json.loads(call.arguments_json)) == ("weather", {"city": "Bern"})
     told = Wording().bad_arguments.format(problem="weather: top level: valid JSON")
     assert [read_raw(sent.body or b"") for sent in transport.calls] == [body, with_steps(wire, body, told)]
+
+
+@wires
+async def test_trusted_calls_have_ids_of_their_own(wire: Wire) -> None:
+    """Rules 67, 139, 143: of two trusted calls with one id the second waits and gets another; both are delivered."""
+    model = Model(wire, OperatorSettings(overrides=read_overrides([{"models": ["*"], "trusted_arguments": True}])))
+    written = await model.read(
+        Turn(Call("weather", {"city": "Bern"}, id="call_x"), Call("weather", {"city": "Rome"}, id="call_x"))
+    )
+    calls = [part for part in heard(wire, written).parts if isinstance(part, ToolCall)]
+    assert [json.loads(call.arguments_json) for call in calls] == [{"city": "Bern"}, {"city": "Rome"}]
+    assert calls[0].id == "call_x" != calls[1].id
 
 
 async def test_the_operator_decides() -> None:

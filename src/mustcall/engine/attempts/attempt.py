@@ -80,7 +80,7 @@ class Attempt(Generic[P]):
         turn_state, request = context.turn_state, context.request
         closed = holds(turn_state, request, context.services.controls) or bool(outlet.shown)
         readable = context.same_wire or context.binding.trivial
-        gate = Gate(closed=closed, trusted=trusts(turn_state, request, readable=readable))
+        gate = Gate(closed=closed, trusted=trusts(turn_state, request, readable=readable), request=request)
         context.progress.holding = gate.stopped
         scanner = self._echoing.lens(context.token)
         return self._relayed(scanner, gate, raw=self.forwards and not outlet.written)

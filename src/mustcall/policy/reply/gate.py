@@ -3,8 +3,8 @@
 Text and reasoning go out as they come, once there is something to see. From the first call on everything waits for
 the verdict, and where a force is unmet everything waits from the start. Calls of an upstream that is trusted go out as
 they come while their arguments may still become valid (rule 139): the first wrong byte and everything behind it wait,
-and so does the end of a call that is not complete. `Released` knows what went out, so that the rest
-of an accepted reply can follow it; what went out is never taken back.
+and so do the end of a call that is not complete and a call whose id another call has (rules 67, 143). `Released` knows
+what went out, so that the rest of an accepted reply can follow it; what went out is never taken back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,6 +13,7 @@ from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind, Part, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply
+from mustcall.core.request import Request
 from mustcall.core.streams.coalesce import coalesce
 from mustcall.core.streams.events import (
     ArgumentsDelta,
@@ -29,6 +30,7 @@ from mustcall.core.streams.events import (
     UsageUpdated,
 )
 from mustcall.core.streams.unroll import unroll, unroll_part
+from mustcall.policy.history.in_order import ids_called
 from mustcall.policy.reply.provider_calls import is_client_call
 from mustcall.policy.schema.growing import Growing
 
@@ -41,13 +43,21 @@ EVERY: Mapping[str, JsonObject | None] = {}
 class Gate:
     """Lets events of one attempt through, in order, until something has to wait for the verdict."""
 
-    __slots__ = ("_calls", "_trusted", "_waiting", "begun", "finished", "stopped")
+    __slots__ = ("_calls", "_ids", "_request", "_trusted", "_waiting", "begun", "finished", "stopped")
 
     def __init__(
-        self, *, closed: bool, trusted: Mapping[str, JsonObject | None] | None = None, begun: bool = False
+        self,
+        *,
+        closed: bool,
+        trusted: Mapping[str, JsonObject | None] | None = None,
+        request: Request | None = None,
+        begun: bool = False,
     ) -> None:
         #: The tools whose calls go out as they come, with their schemas; None if those of no tool do.
         self._trusted = trusted
+        #: The request with the conversation's earlier calls.
+        self._request = request
+        self._ids: set[str] = set()
         self._calls: dict[int, Growing] = {}
         self._waiting: list[Event] = []
         #: Whether anything a reader sees has gone out.
@@ -104,12 +114,20 @@ class Gate:
         """Tell whether a call that begins may go out; its arguments are read from here on."""
         if self._trusted is EVERY:
             return True
-        if self._trusted is None or call.name not in self._trusted:
+        if self._trusted is None or call.name not in self._trusted or not self._is_new(call.id):
             return False
         if call.kind is not CallKind.FUNCTION:
             return True
         growing = self._calls[index] = Growing(self._trusted[call.name])
         return growing.feed(call.arguments_json)
+
+    def _is_new(self, identifier: str) -> bool:
+        """Tell whether a call has an id that no other call of the conversation has, and note it."""
+        earlier = () if self._request is None else ids_called(self._request)
+        if not identifier or identifier in self._ids or any(identifier in ids for ids in earlier):
+            return False
+        self._ids.add(identifier)
+        return True
 
 
 class _Progress:
