@@ -68,11 +68,13 @@ class Model:
         assert len(transport.calls) == 1
         return written
 
-    async def take(self, transport: FakeTransport, body: dict[str, Any]) -> WholeReply | StreamedReply:
-        """Take a streamed turn."""
+    async def take(
+        self, transport: FakeTransport, body: dict[str, Any], upstream: Wire | None = None
+    ) -> WholeReply | StreamedReply:
+        """Take a streamed turn; `upstream` is its wire if it is another one."""
         return await Turns(transport, self.clock, self.operator, self.learnt).take(
             inbound(self.wire, json.dumps(body).encode(), stream=True),
-            endpoint(self.wire),
+            endpoint(upstream or self.wire),
             None,
             asked="m",
             controls=Controls(),
@@ -160,6 +162,24 @@ async def test_trusted_calls_have_ids_of_their_own(wire: Wire) -> None:
     calls = [part for part in heard(wire, written).parts if isinstance(part, ToolCall)]
     assert [json.loads(call.arguments_json) for call in calls] == [{"city": "Bern"}, {"city": "Rome"}]
     assert calls[0].id == "call_x" != calls[1].id
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+@pytest.mark.parametrize(("wire", "done"), [(Wire.RESPONSES, b"output_item.done"), (Wire.MESSAGES, b"block_stop")])
+async def test_a_cut_reply_ends_no_trusted_call(wire: Wire, done: bytes, finish: str) -> None:
+    """Rules 26, 139: a client is never told that a call is whole and then that its reply was cut off."""
+    model = Model(wire, OperatorSettings(overrides=read_overrides([{"models": ["*"], "trusted_arguments": True}])))
+    for stop in (None, finish):
+        chat = asked(Wire.CHAT, stream=True, tools=True)
+        frames = stream_reply(Turn(Call("weather", {"city": "Bern"}), finish=stop), Wire.CHAT, chat, Stamp(0))
+        body = asked(wire, stream=True, tools=True) | FIELDS[wire]
+        body["tools"] = [tool for tool in body["tools"] if tool.get("name") == "weather"]
+        got = await model.take(FakeTransport([FakeReply(*frames, headers=SSE)]), body, Wire.CHAT)
+        assert isinstance(got, StreamedReply)
+        written = got.first + b"".join([piece async for piece in got.chunks])
+        assert b"Bern" in written
+        assert (done in written) == (stop is None)
+        assert (b"error" in written.replace(b'"error":null', b"")) == (stop is not None)
 
 
 async def test_the_operator_decides() -> None:

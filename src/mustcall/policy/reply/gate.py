@@ -43,7 +43,18 @@ EVERY: Mapping[str, JsonObject | None] = {}
 class Gate:
     """Lets events of one attempt through, in order, until something has to wait for the verdict."""
 
-    __slots__ = ("_calls", "_ids", "_request", "_trusted", "_waiting", "begun", "finished", "stopped")
+    __slots__ = (
+        "_admitted",
+        "_calls",
+        "_cut",
+        "_ids",
+        "_request",
+        "_trusted",
+        "_waiting",
+        "begun",
+        "finished",
+        "stopped",
+    )
 
     def __init__(
         self,
@@ -58,6 +69,8 @@ class Gate:
         #: The request with the conversation's earlier calls.
         self._request = request
         self._ids: set[str] = set()
+        self._admitted: set[int] = set()
+        self._cut = False
         self._calls: dict[int, Growing] = {}
         self._waiting: list[Event] = []
         #: Whether anything a reader sees has gone out.
@@ -66,6 +79,10 @@ class Gate:
         self.stopped = closed
         #: Whether the stream came to its end while its events flowed: nothing waits but the verdict itself.
         self.finished = False
+
+    def expect_cut(self) -> None:
+        """Let no further call end: the events that follow say that the reply was cut off (rule 26)."""
+        self._cut = True
 
     def stop(self) -> None:
         """Let nothing more out before the verdict."""
@@ -93,6 +110,9 @@ class Gate:
             case PartEnded(index=index) if index in self._calls and not self._calls[index].done:
                 self.stop()
                 return []
+            case PartEnded(index=index) if self._cut and index in self._admitted:
+                self.stop()
+                return []
             case PartStarted(part=part):
                 shows = not isinstance(part, Text | Reasoning | Refusal) or bool(getattr(part, "text", "").strip())
             case Finished() | Ended() | Failed():
@@ -116,6 +136,7 @@ class Gate:
             return True
         if self._trusted is None or call.name not in self._trusted or not self._is_new(call.id):
             return False
+        self._admitted.add(index)
         if call.kind is not CallKind.FUNCTION:
             return True
         growing = self._calls[index] = Growing(self._trusted[call.name])
