@@ -1,14 +1,20 @@
 """Responses are stored before their replies end where the ledger is quick, and behind them where it is not."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import cast
 
 import msgspec
 
 from mustcall.core.errors import LedgerUnavailable
+from mustcall.core.origin import Wire
+from mustcall.engine.exchange import StreamedReply
+from mustcall.gateway.state.conversation_state import Remembering
 from mustcall.gateway.state.response_writer import ResponseWriter
 from mustcall.ledger import Ledger, StoredResponse
 from mustcall.ledger.notices import Notices
+from mustcall.testing import Say, Turn
+from mustcall.testing.render import Stamp, stream_reply
 
 
 def _response(number: int) -> StoredResponse:
@@ -23,6 +29,7 @@ class _Ledger:
         self.open = asyncio.Event()
         self.open.set()
         self.stored: list[str] = []
+        self.bodies: list[bytes] = []
         self.error: LedgerUnavailable | None = None
 
     async def put_response(self, response: StoredResponse) -> None:
@@ -30,10 +37,33 @@ class _Ledger:
         if self.error is not None:
             raise self.error
         self.stored.append(response.id)
+        self.bodies.append(response.body)
 
 
 def _writer(ledger: _Ledger, notices: Notices, *, patience: float, most: int = 256) -> ResponseWriter:
     return ResponseWriter(cast("Ledger", ledger), notices, patience=patience, rest=1000.0, most=most)
+
+
+async def test_a_thread_is_stored_where_its_stream_ends() -> None:
+    """Rule 78: a text that names `message_stop` does not end the message, and what follows its end stores nothing."""
+    words = "It ends with message_stop, and the number is 42."
+    frames = stream_reply(Turn(Say(words)), Wire.MESSAGES, {"model": "m", "stream": True}, Stamp(0))
+    ledger = _Ledger()
+    writer = _writer(ledger, Notices(), patience=1000.0)
+    thread = Remembering(
+        writer=writer, wire=Wire.MESSAGES, tenant="", token="tok", stores=True, parent=None, input=b"[]"
+    )
+
+    async def chunks() -> AsyncGenerator[bytes]:
+        for frame in [*frames[1:], b"event: ping\ndata: {}\n\n"]:
+            yield frame
+
+    reply = await thread.keep(StreamedReply(status=200, first=frames[0], chunks=chunks(), upstream_headers={}))
+    assert isinstance(reply, StreamedReply)
+    seen = [chunk async for chunk in reply.chunks]
+    assert sum(b"message_stop" in chunk for chunk in seen) > 1
+    assert ledger.stored == ["msg_tok"]
+    assert words.encode() in ledger.bodies[0]
 
 
 async def test_a_reply_waits_for_its_own_write() -> None:

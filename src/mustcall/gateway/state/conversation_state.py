@@ -280,22 +280,24 @@ class _MessageListener:
         self._decoder = self._codec.stream_decoder(Provenance(token=token))
         self._assembler = Assembler()
         self._stamp = ReplyStamp(token=token, created=0)
-        self._broken = False
+        #: Whether the message has ended, or failed.
+        self._over = False
 
     def hear(self, chunk: bytes) -> bytes | None:
         """Take bytes; return the message once it has ended."""
-        if self._broken:
+        if self._over:
             return None
         try:
             for event in self._decoder.feed_all(self._sse.feed(chunk)):
                 self._assembler.feed(event)
-            if b"message_stop" not in chunk:
+            if not self._assembler.ended:
                 return None
+            self._over = True
             reply = self._assembler.reply()
             caller = self._codec.decode_request(b'{"model":"","messages":[],"max_tokens":1}')
             return msgspec.json.encode(self._codec.encode_reply(reply, caller, self._stamp, AdaptationLog()))
         except (MustcallError, RecursionError):
-            self._broken = True  # an error event: there is nothing to go on from
+            self._over = True  # an error event: there is nothing to go on from
             return None
 
 
