@@ -67,6 +67,7 @@ is used. [turns.md](turns.md) explains the verdicts and the limits.
 - **climb**: the next rung of the force ladder. **fail**: a typed error that lists every attempt.
 
 "Its retries" are the limit of the verdict. The total limit of the turn is `extra_calls`.
+After an answer that the upstream has added to the `conversation` of a request, no attempt follows.
 
 """
 

@@ -7,6 +7,7 @@ import pytest
 
 from mustcall.core.origin import Wire
 from mustcall.core.parts import Text, ToolCall
+from mustcall.core.reply import Reply
 from mustcall.core.streams.assembler import Assembler
 from mustcall.engine.exchange import StreamedReply, WholeReply
 from mustcall.engine.records import TurnProgress
@@ -39,6 +40,15 @@ FIELDS: dict[Wire, dict[str, Any]] = {
 }
 
 
+def heard(wire: Wire, written: bytes) -> Reply:
+    """The reply that a client reads from a stream."""
+    decoder, assembler = codec_for(wire).stream_decoder(Provenance(token="t")), Assembler()
+    for event in SseDecoder().feed(written):
+        for decoded in decoder.feed(event):
+            assembler.feed(decoded)
+    return assembler.reply()
+
+
 class Model:
     """A model that answers turns on one wire, and what is learnt of it."""
 
@@ -58,11 +68,13 @@ class Model:
         assert len(transport.calls) == 1
         return written
 
-    async def take(self, transport: FakeTransport, body: dict[str, Any]) -> WholeReply | StreamedReply:
-        """Take a streamed turn."""
+    async def take(
+        self, transport: FakeTransport, body: dict[str, Any], upstream: Wire | None = None
+    ) -> WholeReply | StreamedReply:
+        """Take a streamed turn; `upstream` is its wire if it is another one."""
         return await Turns(transport, self.clock, self.operator, self.learnt).take(
             inbound(self.wire, json.dumps(body).encode(), stream=True),
-            endpoint(self.wire),
+            endpoint(upstream or self.wire),
             None,
             asked="m",
             controls=Controls(),
@@ -130,17 +142,44 @@ async def test_a_call_that_begins_and_fails_in_one_piece_is_never_seen() -> None
     )
     got = await model.take(transport, body)
     assert isinstance(got, StreamedReply)
-    decoder, assembler = codec_for(wire).stream_decoder(Provenance(token="t")), Assembler()
-    for event in SseDecoder().feed(got.first + b"".join([piece async for piece in got.chunks])):
-        for decoded in decoder.feed(event):
-            assembler.feed(decoded)
-    said = [part.text if isinstance(part, Text) else part for part in assembler.reply().parts]
+    reply = heard(wire, got.first + b"".join([piece async for piece in got.chunks]))
+    said = [part.text if isinstance(part, Text) else part for part in reply.parts]
     assert said[0] == "One moment."
     (call,) = said[1:]
     assert isinstance(call, ToolCall)
     assert (call.name, json.loads(call.arguments_json)) == ("weather", {"city": "Bern"})
     told = Wording().bad_arguments.format(problem="weather: top level: valid JSON")
     assert [read_raw(sent.body or b"") for sent in transport.calls] == [body, with_steps(wire, body, told)]
+
+
+@wires
+async def test_trusted_calls_have_ids_of_their_own(wire: Wire) -> None:
+    """Rules 67, 139, 143: of two trusted calls with one id the second waits and gets another; both are delivered."""
+    model = Model(wire, OperatorSettings(overrides=read_overrides([{"models": ["*"], "trusted_arguments": True}])))
+    written = await model.read(
+        Turn(Call("weather", {"city": "Bern"}, id="call_x"), Call("weather", {"city": "Rome"}, id="call_x"))
+    )
+    calls = [part for part in heard(wire, written).parts if isinstance(part, ToolCall)]
+    assert [json.loads(call.arguments_json) for call in calls] == [{"city": "Bern"}, {"city": "Rome"}]
+    assert calls[0].id == "call_x" != calls[1].id
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+@pytest.mark.parametrize(("wire", "done"), [(Wire.RESPONSES, b"output_item.done"), (Wire.MESSAGES, b"block_stop")])
+async def test_a_cut_reply_ends_no_trusted_call(wire: Wire, done: bytes, finish: str) -> None:
+    """Rules 26, 139: a client is never told that a call is whole and then that its reply was cut off."""
+    model = Model(wire, OperatorSettings(overrides=read_overrides([{"models": ["*"], "trusted_arguments": True}])))
+    for stop in (None, finish):
+        chat = asked(Wire.CHAT, stream=True, tools=True)
+        frames = stream_reply(Turn(Call("weather", {"city": "Bern"}), finish=stop), Wire.CHAT, chat, Stamp(0))
+        body = asked(wire, stream=True, tools=True) | FIELDS[wire]
+        body["tools"] = [tool for tool in body["tools"] if tool.get("name") == "weather"]
+        got = await model.take(FakeTransport([FakeReply(*frames, headers=SSE)]), body, Wire.CHAT)
+        assert isinstance(got, StreamedReply)
+        written = got.first + b"".join([piece async for piece in got.chunks])
+        assert b"Bern" in written
+        assert (done in written) == (stop is None)
+        assert (b"error" in written.replace(b'"error":null', b"")) == (stop is not None)
 
 
 async def test_the_operator_decides() -> None:

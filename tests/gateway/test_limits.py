@@ -187,6 +187,24 @@ def test_count_tokens() -> None:
             assert answer.headers["x-mustcall-adaptations"] == "estimated:input_tokens"
 
 
+@pytest.mark.parametrize("key", [b"mustcall", rb"mustc\u0061ll"])
+def test_count_tokens_takes_controls_as_a_turn_does(key: bytes) -> None:
+    """The extension never reaches an upstream, and a header or a setting that does not exist is refused."""
+    body = b'{"model":"m","messages":[{"role":"user","content":"x"}],"%b":{%b}}'
+    headers = {"anthropic-version": "2023-06-01"}
+    with (
+        ScriptedUpstream(default=Turn(Say("x"))) as upstream,
+        RunningGateway(f"messages={upstream.base_url}") as gateway,
+    ):
+        url = gateway.url + "/v1/messages/count_tokens"
+        assert call("POST", url, body % (key, b'"hold":true'), headers).status == 200
+        (sent,) = upstream.requests
+        assert sent.body == {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+        assert call("POST", url, body % (key, b'"nope":1'), headers).status == 400
+        assert call("POST", url, body % (b"metadata", b""), {**headers, "x-mustcall-nope": "1"}).status == 400
+        assert len(upstream.requests) == 1
+
+
 def test_pages_are_refused_unless_listed() -> None:
     """A web page may neither read nor spend unless its origin is listed; programs send no origin."""
     origin = {"origin": "http://page.example"}

@@ -10,7 +10,7 @@ import anthropic
 import openai
 import pytest
 
-from mustcall.testing import Call, Fail, Recorded, RunningGateway, Say, ScriptedUpstream, Turn
+from mustcall.testing import Answer, Call, Fail, Recorded, RunningGateway, Say, ScriptedUpstream, StreamError, Turn
 from support.http import post
 from support.postgres import postgres_server
 from support.remembering import gateway_with_ledger
@@ -284,6 +284,63 @@ def test_an_upstreams_own_chain_is_carried_through_a_retry(*, stream: bool) -> N
     assert known == "resp_scripted_0000"
     assert b"resp_scripted_0002" in answer.body
     assert b"resp_scripted_0001" not in answer.body
+
+
+LEAKED = Turn(Say('<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'))
+CALLS = Turn(Call("get_weather", {"city": "Oslo"}))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("first", "code"),
+    [
+        (LEAKED, "text_tool_call"),
+        (Turn(Call("get_weather", {"town": 1})), "bad_arguments"),
+    ],
+    ids=["text", "arguments"],
+)
+def test_a_callers_conversation_gets_one_reply(stream: bool, first: Turn, code: str) -> None:
+    """Rule 78: the upstream adds each answer to the conversation, so no attempt follows one that was answered."""
+    headers = {"x-mustcall-protocol": "native", "x-mustcall-hold": "true"}
+    asked = {"model": "m", "input": "Weather?", "tools": [WEATHER], "conversation": "conv_1", "stream": stream}
+    with ScriptedUpstream([first, CALLS]) as served, RunningGateway(f"responses={served.base_url}") as gateway:
+        answer = post(f"{gateway.base_url}/responses", asked, headers)
+        assert [one.body for one in served.requests] == [asked]
+    assert code.encode() in answer.body
+    assert b'"in_conversation":true' in answer.body
+
+
+@pytest.mark.parametrize("first", [LEAKED, StreamError(CALLS)], ids=["text", "failure"])
+@pytest.mark.parametrize("conversation", ["conv_1", None])
+def test_what_broke_off_in_a_callers_conversation_is_not_repeated(first: Answer, conversation: str | None) -> None:
+    """Rule 78: what the upstream began to answer may be in the conversation; without one it is asked again."""
+    headers = {"x-mustcall-protocol": "native", "x-mustcall-hold": "true", "x-mustcall-salvage": "never"}
+    asked = {"model": "m", "input": "Weather?", "tools": [WEATHER], "conversation": conversation, "stream": True}
+    with ScriptedUpstream([first, CALLS]) as served, RunningGateway(f"responses={served.base_url}") as gateway:
+        answer = post(f"{gateway.base_url}/responses", asked, headers)
+        assert [one.body for one in served.requests] == [asked] * (1 if conversation else 2)
+    assert (b"response.completed" in answer.body) == (conversation is None)
+
+
+def test_tools_are_not_probed_in_a_callers_conversation() -> None:
+    """Rules 78, 130: a probe for the tool that is refused would leave its answer in the conversation."""
+
+    def refuse(recorded: Recorded) -> Turn | Fail:
+        names = [tool["name"] for tool in recorded.body["tools"]]
+        return Fail(400, "invalid tool definition") if "get_rain" in names else Turn(Say("x"))
+
+    tools = [{**WEATHER, "name": name} for name in ("get_weather", "get_rain", "get_snow", "get_sun")]
+    asked = {"model": "m", "input": "Weather?", "tools": tools, "conversation": "conv_1"}
+    with ScriptedUpstream(refuse) as served, RunningGateway(f"responses={served.base_url}") as gateway:
+        assert post(f"{gateway.base_url}/responses", asked).status == 400
+        assert [one.body for one in served.requests] == [asked]
+
+    def named(recorded: Recorded) -> Turn | Fail:
+        return Fail(400, "tools[1]: invalid tool definition") if len(recorded.body["tools"]) > 3 else CALLS
+
+    with ScriptedUpstream(named) as served, RunningGateway(f"responses={served.base_url}") as gateway:
+        assert post(f"{gateway.base_url}/responses", asked).status == 200
+        assert [one.body for one in served.requests] == [asked, {**asked, "tools": [tools[0], *tools[2:]]}]
 
 
 def test_a_discarded_attempts_id_is_never_handed_on(tmp_path: Path) -> None:

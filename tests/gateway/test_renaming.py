@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import openai
 import pytest
@@ -53,16 +54,52 @@ def test_two_callers_never_share_an_id(stream: bool, tmp_path: Path) -> None:
     assert len({each for pair in found for each in pair}) == 4
 
 
+def test_what_only_mentions_a_reference_keeps_its_bytes(tmp_path: Path) -> None:
+    """An escaped reference is resolved as the plain one is; a body that refers to nothing is sent as it came."""
+    headers = {"authorization": "Bearer k", "content-type": "application/json"}
+    plain = rb'{"model":"m", "input":[{"role":"user","content":"\u00e9 \"item_reference\""}]}'
+    with (
+        ScriptedUpstream(lambda _: Turn(Say("Hello."))) as served,
+        RunningGateway(settings=forgetful(tmp_path / "l.db", served.base_url)) as gateway,
+    ):
+        url = f"{gateway.base_url}/responses"
+        made = httpx.post(url, content=plain, headers=headers).json()
+        assert served.requests[0].raw == plain
+        name = made["output"][0]["id"].encode()
+        asked = rb'{"model":"m","input":[{"type":"item\u005freference","id":"%b"}]}' % name
+        assert httpx.post(url, content=asked, headers=headers).status_code == 200
+        assert "Hello." in str(served.requests[1].body["input"])
+
+
 def test_only_ids_are_replaced() -> None:
-    """A text that speaks of an id keeps it, and an id that could be a word of the wire stays."""
-    body = b'{"id":"resp_1","output":[{"id":"msg_7","type":"message","text":"\\"resp_1\\" resp_1"},{"id":"message"}]}'
+    """Names, calls' ids, types and texts that equal an id stay, also a text that quotes an id's field."""
+    output = [
+        {
+            "id": "fetch_v2",
+            "type": "function_call",
+            "name": "fetch_v2",
+            "call_id": "fetch_v2",
+            "arguments": '{"id":"fetch_v2"}',
+        },
+        {"id": "message", "type": "message", "content": [{"type": "output_text", "text": "m2024"}]},
+        {"id": "m2024", "type": "message", "content": [{"type": "output_text", "text": '"id":"m2024"'}]},
+    ]
+    body = msgspec.json.encode({"output": output, "id": "resp_1", "metadata": {"about": "resp_1"}})
+    expected = {"output": output, "id": "resp_tok", "metadata": {"about": "resp_1"}}
+    for item, name in zip(output, ("fetch_tok_1", "item_tok_2", "item_tok_3"), strict=True):
+        item["id"] = name
     renamed = Renamer(Wire.RESPONSES, "tok").body(body)
-    assert msgspec.json.decode(renamed) == {
-        "id": "resp_tok",
-        "output": [{"id": "msg_tok_1", "type": "message", "text": '"resp_1" resp_1'}, {"id": "message"}],
-    }
+    assert msgspec.json.decode(renamed) == expected
     assert Renamer(Wire.RESPONSES, "tok").body(renamed) == renamed
     assert Renamer(Wire.RESPONSES, "tok").body(b"no json") == b"no json"
+
+
+def test_events_name_an_item_as_the_response_does() -> None:
+    """An event's `item_id` follows its item, with blanks as without; a delta that equals the id stays."""
+    renamer = Renamer(Wire.RESPONSES, "tok")
+    renamer.events(b'data: {"type":"response.output_item.added","item":{"id":"call_1","call_id":"call_1"}}\n\n')
+    delta = b'data: {"type":"response.output_text.delta","item_id" : "call_1","delta":"call_1"}\n\n'
+    assert renamer.events(delta) == delta.replace(b': "call_1"', b': "call_tok_0"')
 
 
 def test_a_message_gets_our_id() -> None:

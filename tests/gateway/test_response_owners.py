@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, cast
 
+import httpx
 import msgspec
 import openai
 import pytest
@@ -57,6 +58,33 @@ def test_another_callers_response_is_not_there(stream: bool, tmp_path: Path) -> 
         alice.responses.create(model="m", input=[{"type": "item_reference", "id": item}])
         assert served.requests[1].body["previous_response_id"] == made.id
     assert len(served.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        rb'{"model":"m","input":"x","previous_response_\u0069d":"%(response)b"}',
+        rb'{"model":"m","input":"x","conversatio\u006e":"conv_1"}',
+        rb'{"model":"m","input":[{"type":"item\u005freference","id":"%(item)b"}]}',
+        rb'{"model":"m","input":[{"\u0069d":"%(item)b"}]}',
+        rb'{"model":"m","input":[{"id":"%(item)b","type":null}]}',
+        rb'{"model":"m","input":[{"id":"x\"","id":"%(item)b"}]}',
+        rb'{"model":"m","input":[{"id":1,"id":"%(item)b"}]}',
+    ],
+)
+def test_another_callers_response_is_not_there_however_it_is_spelled(asked: bytes, tmp_path: Path) -> None:
+    """Escaped letters, a type of null and repeated ids refer as well as the plain form does."""
+    with (
+        ScriptedUpstream(lambda _: Turn(Say("Hello."))) as served,
+        RunningGateway(settings=shared(served.base_url, tmp_path / "l.db")) as gateway,
+        client(gateway, "alice") as alice,
+    ):
+        made = alice.responses.create(model="m", input="a")
+        names = {b"response": made.id.encode(), b"item": str(cast("Any", made.output[0]).id).encode()}
+        headers = {"authorization": "Bearer bob", "content-type": "application/json"}
+        answer = httpx.post(f"{gateway.base_url}/responses", content=asked % names, headers=headers)
+        assert answer.status_code == 404
+        assert len(served.requests) == 1
 
 
 def test_what_is_not_stored_is_not_noted(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import json
 import sqlite3
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +17,7 @@ import pytest
 
 from mustcall.core.errors import LedgerUnavailable, UnknownState
 from mustcall.core.origin import Wire
-from mustcall.engine.exchange import WholeReply
+from mustcall.engine.exchange import StreamedReply, WholeReply
 from mustcall.gateway.state import conversation_state
 from mustcall.gateway.state.conversation_state import Memory, Remembering
 from mustcall.gateway.state.response_writer import ResponseWriter
@@ -25,6 +25,7 @@ from mustcall.gateway.state.stored_responses import serve_stored
 from mustcall.ledger import Ledger, StoredResponse
 from mustcall.ledger.notices import Notices
 from mustcall.testing import Say, ScriptedUpstream, Turn
+from mustcall.testing.render import Stamp, stream_reply
 from mustcall.upstream.seam import Transport
 from support.http import call, post
 from support.remembering import gateway_with_ledger
@@ -44,6 +45,7 @@ class _Ledger:
         self.open = asyncio.Event()
         self.open.set()
         self.stored: list[str] = []
+        self.bodies: list[bytes] = []
         self.error: LedgerUnavailable | None = None
         self.limit = 1000.0
         self._held: dict[tuple[str, str], StoredResponse] = {}
@@ -53,6 +55,7 @@ class _Ledger:
         if self.error is not None:
             raise self.error
         self.stored.append(response.id)
+        self.bodies.append(response.body)
         self._held[response.tenant, response.id] = response
 
     async def get_response(self, response: str, tenant: str) -> StoredResponse | None:
@@ -88,6 +91,28 @@ async def _turns(number: int = 5) -> None:
     """Let the loop go round."""
     for _ in range(number):
         await asyncio.sleep(0)
+
+
+async def test_a_thread_is_stored_where_its_stream_ends() -> None:
+    """Rule 78: a text that names `message_stop` does not end the message, and what follows its end stores nothing."""
+    words = "It ends with message_stop, and the number is 42."
+    frames = stream_reply(Turn(Say(words)), Wire.MESSAGES, {"model": "m", "stream": True}, Stamp(0))
+    ledger = _Ledger()
+    writer = _writer(ledger, Notices(), patience=1000.0)
+    thread = Remembering(
+        writer=writer, wire=Wire.MESSAGES, tenant="", token="tok", stores=True, parent=None, input=b"[]"
+    )
+
+    async def chunks() -> AsyncGenerator[bytes]:
+        for frame in [*frames[1:], b"event: ping\ndata: {}\n\n"]:
+            yield frame
+
+    reply = await thread.keep(StreamedReply(status=200, first=frames[0], chunks=chunks(), upstream_headers={}))
+    assert isinstance(reply, StreamedReply)
+    seen = [chunk async for chunk in reply.chunks]
+    assert sum(b"message_stop" in chunk for chunk in seen) > 1
+    assert ledger.stored == ["msg_tok"]
+    assert words.encode() in ledger.bodies[0]
 
 
 async def test_a_reply_waits_for_its_own_write() -> None:

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mustcall.core.errors import ErrorInfo, UpstreamGarbage
+from mustcall.core.message import Message, Role
 from mustcall.core.origin import Wire
 from mustcall.core.parts import OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Unknown
 from mustcall.core.reply import FinishReason, Reply, Usage, derive_finish
+from mustcall.core.request import Request
 from mustcall.core.streams.assembler import Assembler
 from mustcall.core.streams.events import (
     ArgumentsDelta,
@@ -265,6 +267,21 @@ def test_a_tool_that_is_not_offered_waits() -> None:
     """Rule 139: trust is in the arguments of tools that are there."""
     gate = Gate(closed=False, trusted={"weather": WEATHER})
     released(gate, [STARTED, PartStarted(0, ToolCall(id="c", name="other", arguments_json=""))])
+    assert gate.stopped
+
+
+@pytest.mark.parametrize("identifier", ["", "c1", "earlier"])
+def test_an_id_that_another_call_has_waits(identifier: str) -> None:
+    """Rules 67, 143: a call without an id of its own gets one, so nothing of it goes out before that."""
+    asked = Request(
+        model="m",
+        messages=(Message(role=Role.ASSISTANT, parts=(ToolCall(id="earlier", name="x", arguments_json=""),)),),
+    )
+    gate = Gate(closed=False, trusted={CALL.name: None}, request=asked)
+    out = released(gate, [STARTED, PartStarted(0, CALL), PartEnded(0)])
+    assert len(out) == 3
+    again = CALL.evolve(id=identifier)
+    assert released(gate, [PartStarted(1, again), PartEnded(1)]) == []
     assert gate.stopped
 
 

@@ -51,6 +51,7 @@ situations = st.builds(
     released=st.booleans(),
     spoke=st.booleans(),
     stateful=st.booleans(),
+    appended=st.booleans(),
     salvageable=st.booleans(),
     salvage=st.sampled_from(Salvage),
     cut_call=st.booleans(),
@@ -136,7 +137,7 @@ def test_only_salvageable_calls_are_salvaged(verdict: Verdict, case: Situation) 
         else:
             assert verdict is Verdict.BAD_ARGUMENTS
             assert not case.called
-            assert case.tried >= case.limits.bad_arguments or not case.within_ceiling or case.stateful
+            assert case.tried >= case.limits.bad_arguments or not case.may_call or case.stateful
 
 
 @given(limits, st.lists(st.sampled_from(sorted(set(Verdict) - WITHOUT_REPLY)), max_size=60), situations)
@@ -274,6 +275,22 @@ def test_a_stored_reply_that_was_seen_ends_the_turn() -> None:
     for verdict in retried:
         assert remedy(verdict, stateful=True) in AGAIN
         assert remedy(verdict, released=True, stateful=True) not in AGAIN
+
+
+def test_a_reply_in_the_callers_conversation_ends_the_turn() -> None:
+    """Rule 78: nothing is tried again where the upstream has added the reply; what may be delivered still is."""
+    again: set[Verdict] = set()
+    flags = ("rungs_left", "forced", "greedy", "salvageable", "cut_call", "released")
+    for verdict, bits in itertools.product(Verdict, itertools.product((False, True), repeat=len(flags))):
+        known = dict(zip(flags, bits, strict=True))
+        free, added = remedy(verdict, **known), remedy(verdict, **known, appended=True)
+        assert added not in AGAIN
+        if free in AGAIN:
+            again.add(verdict)
+        else:
+            assert added is free
+    assert len(again) > 5
+    assert remedy(Verdict.BAD_ARGUMENTS, salvageable=True, appended=True) is Remedy.SALVAGE
 
 
 def test_the_table_can_be_printed() -> None:

@@ -16,7 +16,7 @@ from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.request import Request
 from mustcall.core.tools import ChoiceMode
 from mustcall.core.verdict import Verdict
-from mustcall.engine.replies.early_release import keeps_reply
+from mustcall.engine.replies.early_release import appends_reply, keeps_reply
 from mustcall.engine.turns import OperatorSettings, make_turn_state
 from mustcall.policy.facts.controls import Controls
 from mustcall.policy.facts.profile import Profile, Protocol
@@ -132,6 +132,7 @@ def explain(body: bytes, wire: Wire, endpoint: Endpoint, model: str, operator: O
             wording=operator.wording,
             rules=operator.rules,
             kept=keeps_reply(wire, endpoint, request),
+            appends=appends_reply(wire, endpoint, request),
         )
         plan, mended = turn_state.plan, turn_state.log.entries
         if wire is not endpoint.wire and plan.demand.forced and plan.protocol is not Protocol.PROMPT:

@@ -220,14 +220,21 @@ def _meant(judged: Judgement, found: ScanFindings) -> str:
     return next((name for name in (*(call.name for call in judged.reply.calls), *written) if name), "")
 
 
-def spent(record: TurnRecord, judged: Judgement, kind: type[ModelError]) -> ModelError:
-    """Return the typed error for a verdict that no remedy helped; it carries the record of every attempt."""
+def spent(record: TurnRecord, judged: Judgement, kind: type[ModelError], *, appended: bool = False) -> ModelError:
+    """Return the typed error for a verdict that no remedy helped; it carries the record of every attempt.
+
+    `appended` says that the upstream has added the reply to the caller's conversation.
+    """
     details: JsonObject = {"attempts": [attempt.summary() for attempt in record.attempts]}
     if judged.problem:
         details["problem"] = judged.problem
     if judged.reply.calls:
         details["tool"] = judged.reply.calls[0].name[:64]
-    for word, holds in (("cut_call", judged.cut_call), ("unreadable", judged.unreadable)):
+    for word, holds in (
+        ("cut_call", judged.cut_call),
+        ("unreadable", judged.unreadable),
+        ("in_conversation", appended),
+    ):
         if holds:
             details[word] = True
     count = len(record.attempts)
@@ -237,7 +244,8 @@ def spent(record: TurnRecord, judged: Judgement, kind: type[ModelError]) -> Mode
         record.force = "unmet"
         if judged.keeps:  # what is not certainly clean stays here
             details["text"] = "".join(part.text for part in judged.reply.parts if isinstance(part, Text))
-    return kind(f"{said}{problem}; {count} attempt{'s' if count > 1 else ''} made", details=details)
+    where = "; the reply is in the conversation, so no other was asked for" if appended else ""
+    return kind(f"{said}{problem}; {count} attempt{'s' if count > 1 else ''} made{where}", details=details)
 
 
 class TurnProgress:

@@ -138,6 +138,8 @@ class EngineTurn:
         while True:
             answer = await sending.send()
             refusal, self.headers = answer.error, answer.reply.headers
+            if 200 <= answer.reply.status < 300:
+                context.turn_state.answered()
             if refusal is None and context.turn_state.isolation.probing:
                 await pass_probe(context, teaching, answer.reply)
                 continue

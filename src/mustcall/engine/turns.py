@@ -17,7 +17,7 @@ from mustcall.engine.edge import Edge
 from mustcall.engine.exchange import Inbound, OtherForm, StreamedReply, WholeReply, exchange
 from mustcall.engine.off_loop import LARGE, Aside, heavily, here
 from mustcall.engine.records import TurnProgress, TurnRecord
-from mustcall.engine.replies.early_release import keeps_reply
+from mustcall.engine.replies.early_release import appends_reply, keeps_reply
 from mustcall.engine.replies.issuing import IssuedStates
 from mustcall.engine.spending.budget_account import Budget, BudgetAccount, Metering
 from mustcall.engine.spending.metered import Metered
@@ -70,15 +70,17 @@ def make_turn_state(
     wording: Wording,
     rules: Sequence[GroundingRule] = (),
     kept: bool = False,
+    appends: bool = False,
     call_start: str = "call_",
 ) -> TurnState:
     """Return the state of a new turn, before anything is sent; raise `ForcedToolMissing` (rule 8).
 
-    `kept` says that the upstream keeps the reply under its id, for the caller to go on from; `call_start` is how the
-    ids of calls begin there. Under protocol `off` nothing is demanded and nothing is changed.
+    `kept` says that the upstream keeps the reply under its id, for the caller to go on from, `appends` that it adds the
+    reply to a conversation of the caller's; `call_start` is how the ids of calls begin there. Under protocol `off`
+    nothing is demanded and nothing is changed.
     """
     if (controls.protocol or profile.protocol) is Protocol.OFF:
-        return _passed(request, profile, issuer, controls=controls, wording=wording, kept=kept)
+        return _passed(request, profile, issuer, controls=controls, wording=wording, kept=kept, appends=appends)
     demand = settle_demand(request, controls, rules, notice=wording.step_cap)
     log = AdaptationLog()
     names = NameMap.of(request, profile)
@@ -98,12 +100,13 @@ def make_turn_state(
         names=names,
         log=log,
         kept=kept,
+        appends=appends,
         call_start=call_start,
     )
 
 
 def _passed(
-    request: Request, profile: Profile, issuer: str, *, controls: Controls, wording: Wording, kept: bool
+    request: Request, profile: Profile, issuer: str, *, controls: Controls, wording: Wording, kept: bool, appends: bool
 ) -> TurnState:
     """Return the state of a turn that forwards everything without a check."""
     log = AdaptationLog()
@@ -121,6 +124,7 @@ def _passed(
         names=UNCHANGED,
         log=log,
         kept=kept,
+        appends=appends,
     )
 
 
@@ -354,6 +358,7 @@ class Turns:
             wording=self.operator.wording,
             rules=self.operator.rules,
             kept=keeps_reply(inbound.wire, endpoint, request),
+            appends=appends_reply(inbound.wire, endpoint, request),
             call_start=codec_for(endpoint.wire).call_start,
         )
         return request, turn_state

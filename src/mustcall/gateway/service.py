@@ -298,7 +298,7 @@ class Service:
         """Count a Messages request's tokens: by the upstream if it speaks Messages and counts, else by estimate."""
         codec = codec_for(Wire.MESSAGES)
         await check_elements(body, self._settings.limits.body_elements)
-        _opened(body)
+        _, body = take_controls(body, headers, self._turns.operator.controls, _opened(body))
         endpoint, model, _ = self._route(codec.peek(body).model, Wire.MESSAGES)
         deadline = self.clock.monotonic() + self._settings.server.request_timeout
         return await count_tokens(

@@ -82,7 +82,8 @@ class Attempt(Generic[P]):
         closed = holds(turn_state, request, context.services.controls) or bool(outlet.shown)
         readable = context.same_wire or context.binding.trivial
         trusted = trusts(turn_state, request, readable=readable)
-        gate = Gate(closed=closed, trusted=trusted, items=passing_items(request, trusted=trusted is not None))
+        items = passing_items(request, trusted=trusted is not None)
+        gate = Gate(closed=closed, trusted=trusted, items=items, request=request)
         context.progress.holding = gate.stopped
         scanner = self._echoing.lens(context.token)
         return self._relayed(scanner, gate, raw=self.forwards and not outlet.written)

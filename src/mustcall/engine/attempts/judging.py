@@ -110,7 +110,7 @@ class Judging:
                 self._accept(judged, accepted)
                 return accepted
             case Remedy.FAIL:
-                raise spent(record, judged, decision.error or ModelError)
+                raise spent(record, judged, decision.error or ModelError, appended=self._turn_state.appended)
             case Remedy.RESAMPLE | Remedy.REMIND | Remedy.CLIMB:
                 return None
 

@@ -14,7 +14,7 @@ from mustcall.policy.schema.validation import schema_fault, validator_for
 from mustcall.policy.turn.state import TurnState
 from mustcall.upstream.endpoint import Endpoint
 
-__all__ = ["holds", "keeps_reply", "trusts"]
+__all__ = ["appends_reply", "holds", "keeps_reply", "trusts"]
 
 
 def holds(turn_state: TurnState, request: Request, controls: Controls) -> bool:
@@ -54,3 +54,9 @@ def keeps_reply(caller: Wire, endpoint: Endpoint, request: Request) -> bool:
     """Tell whether the upstream keeps the reply under its id, for the caller to go on from (rule 78)."""
     both = caller is endpoint.wire is Wire.RESPONSES
     return both and request.fields_for(Wire.RESPONSES).get("store") is not False
+
+
+def appends_reply(caller: Wire, endpoint: Endpoint, request: Request) -> bool:
+    """Tell whether the upstream adds the reply to a conversation of the caller's, stored or not."""
+    named = request.fields_for(Wire.RESPONSES).get("conversation") is not None
+    return named and caller is Wire.RESPONSES and endpoint.keeps_responses

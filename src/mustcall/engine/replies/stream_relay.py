@@ -13,9 +13,18 @@ from typing import Generic
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamRejected
 from mustcall.core.limits import DEFAULTS, GatewayLimits
 from mustcall.core.parts import ToolCall
-from mustcall.core.reply import Reply, Usage
+from mustcall.core.reply import FinishReason, Reply, Usage
 from mustcall.core.streams.assembler import Assembler
-from mustcall.core.streams.events import Ended, Event, Failed, PartReasoningDelta, PartStarted, PartTextDelta, Started
+from mustcall.core.streams.events import (
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    PartReasoningDelta,
+    PartStarted,
+    PartTextDelta,
+    Started,
+)
 from mustcall.engine.off_loop import LARGE
 from mustcall.engine.replies.kept_errors import without_frames
 from mustcall.engine.replies.outlets import Outlet, P
@@ -36,6 +45,8 @@ _GROUPS = 8
 _STENCILS = 16
 #: What the model says, as far as its tokens can be counted by it.
 _SAID = frozenset({PartTextDelta, PartReasoningDelta})
+#: How a reply ends whose calls may not be whole.
+_CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER})
 _TOO_DEEP = "the upstream's stream is nested too deeply"
 #: What a text delta comes behind.
 _TEXT = frozenset({PartTextDelta, PartStarted, Started})
@@ -312,6 +323,8 @@ class StreamRelay(Generic[P]):
 
     def _take(self, events: list[Event]) -> None:
         """Fold events into the reply and let out what may be seen."""
+        if any(type(event) is Finished and event.reason in _CUT for event in events):
+            self._gate.expect_cut()  # a wire without ends of parts ends its calls here
         for event in events:
             self._assembler.feed(event)
             if type(event) is Ended:

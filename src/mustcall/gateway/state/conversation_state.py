@@ -23,6 +23,7 @@ from mustcall.core.origin import JsonObject, Wire
 from mustcall.core.streams.assembler import Assembler
 from mustcall.engine.exchange import StreamedReply, WholeReply
 from mustcall.engine.off_loop import LARGE, heavily
+from mustcall.gateway.state.references import is_reference, may_refer, references
 from mustcall.gateway.state.response_ids import Renamer
 from mustcall.gateway.state.response_writer import ResponseWriter
 from mustcall.ledger import Ledger, StoredResponse
@@ -42,9 +43,6 @@ _BETA = "anthropic-beta"
 
 _NOTHING = msgspec.Raw(b"null")
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_REFERENCE = b"item_reference"
-#: A reference that leaves its type out: an object of an id alone.
-_BARE = re.compile(rb'\{\s*"id"\s*:\s*"[^"]*"\s*\}')
 #: Fields of a Messages request that belong to one turn; every other is carried on by its thread.
 _OF_ONE_TURN = ("messages", "thread", "stream")
 
@@ -88,11 +86,12 @@ class Memory:
         fields = _read(body)
         previous = _text(fields, "previous_response_id")
         stores = bytes(fields.get("store", _NOTHING)) != b"false"
-        referring = _REFERENCE in body or _BARE.search(body) is not None
+        given = _items(fields.get("input")) if stores or previous is not None or may_refer(body) else []
+        referring = bool(references(given))
         if not stores and previous is None and not referring:
             return None, body
         chain = await self._chain(previous, tenant, Wire.RESPONSES) if previous else []
-        items = await self._items(fields.get("input"), tenant)
+        items = await self._resolved(given, tenant)
         keeps = Remembering(
             writer=self._writer,
             wire=Wire.RESPONSES,
@@ -158,20 +157,12 @@ class Memory:
             raise _unknown(previous, wire)
         return chain
 
-    async def _items(self, given: msgspec.Raw | None, tenant: str) -> list[Any]:
-        """Return the new input as a list, with every reference to a stored item replaced by the item."""
-        value = None if given is None else _decode(given, "input")
-        if value is None:
-            return []
-        if isinstance(value, str):
-            return [{"role": "user", "content": value}]
-        if not isinstance(value, list):
-            raise InvalidRequest("`input` must be a string or an array", param="input")
-        items = cast("list[Any]", value)
-        referred = tuple(item["id"] for item in items if _is_reference(item) and _ID.fullmatch(item["id"]))
+    async def _resolved(self, items: list[Any], tenant: str) -> list[Any]:
+        """Return items with every reference to a stored item replaced by the item."""
+        referred = tuple(name for name in references(items) if _ID.fullmatch(name))
         await self._writer.settle(tenant, referred)
         found = await self.ledger.find_items(referred, tenant)
-        return [_resolve(item, found) if _is_reference(item) else item for item in items]
+        return [_resolve(item, found) if is_reference(item) else item for item in items]
 
 
 class Remembering(msgspec.Struct, frozen=True, kw_only=True):
@@ -293,22 +284,24 @@ class _MessageListener:
         self._decoder = self._codec.stream_decoder(Provenance(token=token))
         self._assembler = Assembler()
         self._stamp = ReplyStamp(token=token, created=0)
-        self._broken = False
+        #: Whether the message has ended, or failed.
+        self._over = False
 
     def hear(self, chunk: bytes) -> bytes | None:
         """Take bytes; return the message once it has ended."""
-        if self._broken:
+        if self._over:
             return None
         try:
             for event in self._decoder.feed_all(self._sse.feed(chunk)):
                 self._assembler.feed(event)
-            if b"message_stop" not in chunk:
+            if not self._assembler.ended:
                 return None
+            self._over = True
             reply = self._assembler.reply()
             caller = self._codec.decode_request(b'{"model":"","messages":[],"max_tokens":1}')
             return msgspec.json.encode(self._codec.encode_reply(reply, caller, self._stamp, AdaptationLog()))
         except (MustcallError, RecursionError):
-            self._broken = True  # an error event: there is nothing to go on from
+            self._over = True  # an error event: there is nothing to go on from
             return None
 
 
@@ -357,20 +350,24 @@ def _list(encoded: bytes) -> list[Any]:
     return cast("list[Any]", value)
 
 
+def _items(given: msgspec.Raw | None) -> list[Any]:
+    """Return the new input as a list."""
+    value = None if given is None else _decode(given, "input")
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    if not isinstance(value, list):
+        raise InvalidRequest("`input` must be a string or an array", param="input")
+    return cast("list[Any]", value)
+
+
 def _output(response: StoredResponse) -> list[Any]:
     return msgspec.json.decode(response.body).get("output", [])
 
 
 def _message(response: StoredResponse) -> JsonObject:
     return {"role": "assistant", "content": msgspec.json.decode(response.body).get("content", [])}
-
-
-def _is_reference(item: Any) -> bool:
-    """Tell a reference; the type may be left out, the id then stands alone."""
-    if not isinstance(item, dict):
-        return False
-    held = cast("dict[str, Any]", item)
-    return isinstance(held.get("id"), str) and (held.get("type") == "item_reference" or held.keys() == {"id"})
 
 
 def _resolve(item: JsonObject, found: Mapping[str, StoredResponse]) -> Any:

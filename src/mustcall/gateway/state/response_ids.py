@@ -2,8 +2,8 @@
 
 An upstream's ids are its own affair: one counts from 1 after each start, another is asked by callers who know nothing
 of each other. What a caller goes on from is found by an id that only this gateway can have made, so a stored response
-and its items get names that end in the turn's token. Nothing but these names is changed, and no byte is written anew:
-an id is a whole string of JSON, and is replaced as one.
+and its items get names that end in the turn's token. Ids are replaced only as the values of the fields that hold them
+(`_HELD`): names of tools, ids of calls and texts that equal an id stay, and so does every other byte.
 """
 
 import re
@@ -17,8 +17,9 @@ from mustcall.wire.sse import SseDecoder
 __all__ = ["Renamer"]
 
 _FIELD = b'"id"'
-#: Ids that no other string of the wire can be: with a known beginning, or with a digit.
-_PLAIN = re.compile(r"(?:resp|msg|fc|rs|ctc|item)[_-][\w-]{1,250}|(?=\D*\d)[\w-]{4,256}", re.ASCII)
+#: A field that holds the id of a response or an item, and an id that can be replaced. In a text the quotes are escaped.
+_HELD = re.compile(rb'("(?:item_id|id|response_id)"\s*:\s*)"([\w-]{1,256})"')
+_PLAIN = re.compile(r"[\w-]{1,256}", re.ASCII)
 _KIND = re.compile(r"([a-z]{1,12})[_-]")
 
 
@@ -44,7 +45,7 @@ class Renamer:
         self._wire = wire
         self._token = token
         self._names: dict[str, str] = {}
-        self._spelled: list[tuple[bytes, bytes]] = []
+        self._spelled: dict[bytes, bytes] = {}
 
     def body(self, body: bytes) -> bytes:
         """Return a whole reply under our ids."""
@@ -84,9 +85,11 @@ class Renamer:
         if not isinstance(given, str) or given in self._names or self._token in given or not _PLAIN.fullmatch(given):
             return
         self._names[given] = ours
-        self._spelled.append((b'"%b"' % given.encode(), b'"%b"' % ours.encode()))
+        self._spelled[given.encode()] = ours.encode()
 
     def _replace(self, data: bytes) -> bytes:
-        for theirs, ours in self._spelled:
-            data = data.replace(theirs, ours)
-        return data
+        return _HELD.sub(self._renamed, data) if self._spelled else data
+
+    def _renamed(self, held: re.Match[bytes]) -> bytes:
+        ours = self._spelled.get(held[2])
+        return held[0] if ours is None else b'%b"%b"' % (held[1], ours)

@@ -10,20 +10,21 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from mustcall.core.errors import InvalidRequest, LedgerError, UnknownState
 from mustcall.engine.exchange import StreamedReply, WholeReply
+from mustcall.gateway.state.references import may_refer, references
 from mustcall.ledger import Ledger
 from mustcall.ledger.notices import Notices
 from mustcall.wire.sse import SseDecoder
 
 __all__ = ["Holders", "OwnedReply"]
 
-#: What is in every body that refers to something the upstream keeps, or says whether it shall: a cheap test.
-_SIGNS = re.compile(rb'"(?:previous_response_id|conversation|item_reference|store)"|\{\s*"id"\s*:\s*"[^"]*"\s*\}')
+#: Fields that refer to something the upstream keeps, or say whether it shall: a cheap test beside `may_refer`.
+_SIGNS = re.compile(rb'"(?:previous_response_id|conversation|store)"')
 _ENDS = (b"response.completed", b"response.incomplete", b"response.failed")
 _LOST = "response owner not recorded; it cannot be continued"
 
@@ -62,7 +63,7 @@ class Holders:
 
     async def check_body(self, body: bytes, tenant: str) -> "OwnedReply | None":
         """Raise `UnknownState` if a request goes on from another's response; return what notes its own."""
-        if _SIGNS.search(body) is None:
+        if _SIGNS.search(body) is None and not may_refer(body):
             return self._held(tenant)
         try:
             asked = msgspec.json.decode(body, type=_Asked)
@@ -77,7 +78,7 @@ class Holders:
             )
         if asked.conversation is not None:
             raise UnknownState("Conversation not found: none can be made through this gateway.", param="conversation")
-        referred = _referred(asked.input)
+        referred = references(asked.input)
         if referred and not await self._are_of(tenant, referred):
             raise UnknownState(f"Item with id '{referred[0]}' not found.", param="input")
         return None if asked.store is False else self._held(tenant)
@@ -154,16 +155,3 @@ def _names(data: bytes, kind: type[_Response | _Event]) -> tuple[str, ...]:
         return ()
     named = (response.id, *(item.id for item in response.output if item.id))
     return tuple(dict.fromkeys(name for name in named if "\0" not in name))
-
-
-def _referred(given: Any) -> tuple[str, ...]:
-    """Return the ids of items that the input only refers to."""
-    if not isinstance(given, list):
-        return ()
-    found: list[str] = []
-    for item in cast("list[Any]", given):
-        if isinstance(item, dict):
-            held = cast("dict[str, Any]", item)
-            if isinstance(held.get("id"), str) and (held.get("type") == "item_reference" or held.keys() == {"id"}):
-                found.append(held["id"])
-    return tuple(found)

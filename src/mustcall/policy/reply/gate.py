@@ -3,8 +3,8 @@
 Text and reasoning go out as they come, once there is something to see. From the first call on everything waits for
 the verdict, and where a force is unmet everything waits from the start. Calls of an upstream that is trusted go out as
 they come while their arguments may still become valid (rule 139): the first wrong byte and everything behind it wait,
-and so does the end of a call that is not complete. `Released` knows what went out, so that the rest
-of an accepted reply can follow it; what went out is never taken back.
+and so do the end of a call that is not complete and a call whose id another call has (rules 67, 143). `Released` knows
+what went out, so that the rest of an accepted reply can follow it; what went out is never taken back.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +13,7 @@ from mustcall.core.errors import UpstreamGarbage
 from mustcall.core.origin import JsonObject
 from mustcall.core.parts import CallKind, Part, ProviderItem, Reasoning, Refusal, Text, ToolCall
 from mustcall.core.reply import Reply
+from mustcall.core.request import Request
 from mustcall.core.streams.coalesce import coalesce
 from mustcall.core.streams.events import (
     ArgumentsDelta,
@@ -29,6 +30,7 @@ from mustcall.core.streams.events import (
     UsageUpdated,
 )
 from mustcall.core.streams.unroll import unroll, unroll_part
+from mustcall.policy.history.in_order import ids_called
 from mustcall.policy.reply.provider_calls import is_client_call
 from mustcall.policy.schema.growing import Growing
 
@@ -41,7 +43,19 @@ EVERY: Mapping[str, JsonObject | None] = {}
 class Gate:
     """Lets events of one attempt through, in order, until something has to wait for the verdict."""
 
-    __slots__ = ("_calls", "_items", "_trusted", "_waiting", "begun", "finished", "stopped")
+    __slots__ = (
+        "_admitted",
+        "_calls",
+        "_cut",
+        "_ids",
+        "_items",
+        "_request",
+        "_trusted",
+        "_waiting",
+        "begun",
+        "finished",
+        "stopped",
+    )
 
     def __init__(
         self,
@@ -49,12 +63,18 @@ class Gate:
         closed: bool,
         trusted: Mapping[str, JsonObject | None] | None = None,
         items: Callable[[ProviderItem], bool] | None = None,
+        request: Request | None = None,
         begun: bool = False,
     ) -> None:
         #: Tells which calls in the provider's own form go out as they come; None if none does.
         self._items = items
         #: The tools whose calls go out as they come, with their schemas; None if those of no tool do.
         self._trusted = trusted
+        #: The request with the conversation's earlier calls.
+        self._request = request
+        self._ids: set[str] = set()
+        self._admitted: set[int] = set()
+        self._cut = False
         self._calls: dict[int, Growing] = {}
         self._waiting: list[Event] = []
         #: Whether anything a reader sees has gone out.
@@ -63,6 +83,10 @@ class Gate:
         self.stopped = closed
         #: Whether the stream came to its end while its events flowed: nothing waits but the verdict itself.
         self.finished = False
+
+    def expect_cut(self) -> None:
+        """Let no further call end: the events that follow say that the reply was cut off (rule 26)."""
+        self._cut = True
 
     def stop(self) -> None:
         """Let nothing more out before the verdict."""
@@ -90,6 +114,9 @@ class Gate:
             case PartEnded(index=index) if index in self._calls and not self._calls[index].done:
                 self.stop()
                 return []
+            case PartEnded(index=index) if self._cut and index in self._admitted:
+                self.stop()
+                return []
             case PartStarted(part=part):
                 shows = not isinstance(part, Text | Reasoning | Refusal) or bool(getattr(part, "text", "").strip())
             case Finished() | Ended() | Failed():
@@ -115,12 +142,21 @@ class Gate:
         """Tell whether a call that begins may go out; its arguments are read from here on."""
         if self._trusted is EVERY:
             return True
-        if self._trusted is None or call.name not in self._trusted:
+        if self._trusted is None or call.name not in self._trusted or not self._is_new(call.id):
             return False
+        self._admitted.add(index)
         if call.kind is not CallKind.FUNCTION:
             return True
         growing = self._calls[index] = Growing(self._trusted[call.name])
         return growing.feed(call.arguments_json)
+
+    def _is_new(self, identifier: str) -> bool:
+        """Tell whether a call has an id that no other call of the conversation has, and note it."""
+        earlier = () if self._request is None else ids_called(self._request)
+        if not identifier or identifier in self._ids or any(identifier in ids for ids in earlier):
+            return False
+        self._ids.add(identifier)
+        return True
 
 
 class _Progress:

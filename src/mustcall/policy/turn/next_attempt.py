@@ -54,6 +54,7 @@ class NextAttempt:
         names: NameMap,
         log: AdaptationLog,
         kept: bool = False,
+        appends: bool = False,
         call_start: str = "call_",
     ) -> None:
         self._caller = caller
@@ -66,6 +67,9 @@ class NextAttempt:
         self.names = names
         #: Whether the upstream keeps its replies, for the caller to go on from.
         self.stored = kept
+        #: Whether the upstream adds its replies to a conversation of the caller's, and whether it has added one.
+        self._appends = appends
+        self.appended = False
         #: Whether an answer that did not fit is asked for once more, alone.
         self._alone = False
         self._place = 0
@@ -101,13 +105,17 @@ class NextAttempt:
 
     @property
     def may_call(self) -> bool:
-        """Whether another upstream call is allowed (rule 96)."""
+        """Whether another upstream call is allowed (rule 96); none is once a reply is in the caller's conversation."""
         limits = self._controls.limits
-        return self.extra - min(self.isolation.calls, limits.refused_tool) < limits.extra_calls
+        return not self.appended and self.extra - min(self.isolation.calls, limits.refused_tool) < limits.extra_calls
 
     def count_call(self) -> None:
         """Count one upstream call beyond the first."""
         self.extra += 1
+
+    def answered(self) -> None:
+        """Take note that the upstream answers with a reply."""
+        self.appended = self._appends
 
     def shaped(self) -> Shaped:
         """Return the request of the next attempt; the same object when the same bytes are to be sent again."""

@@ -58,7 +58,8 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     `tried` counts the retries this verdict has cost so far in the turn, `extra` all extra upstream calls. `released`
     says that something went out to the caller, `spoke` that it was more than reasoning, `called` that it was some of a
     call: another attempt's calls must not follow it (rule 29). `stateful` says that the upstream keeps the reply under
-    an id the caller has then seen: a later attempt would have another one (rule 78).
+    an id the caller has then seen: a later attempt would have another one (rule 78). `appended` says that the upstream
+    has added the reply to the caller's conversation: that of another attempt would stand behind it there.
     """
 
     limits: Limits
@@ -72,6 +73,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     spoke: bool = False
     called: bool = False
     stateful: bool = False
+    appended: bool = False
     salvageable: bool = False
     salvage: Salvage = Salvage.RELEASED
     cut_call: bool = False
@@ -80,9 +82,9 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     blocks: bool = False
 
     @property
-    def within_ceiling(self) -> bool:
+    def may_call(self) -> bool:
         """Whether one more upstream call is allowed (rule 96)."""
-        return self.extra < self.limits.extra_calls
+        return not self.appended and self.extra < self.limits.extra_calls
 
 
 class Condition(StrEnum):
@@ -206,7 +208,7 @@ def _left(verdict: Verdict, situation: Situation) -> bool:
     if situation.called or (situation.stateful and situation.released):
         return False
     possible = not situation.spoke or verdict in _CONTINUABLE
-    return possible and situation.within_ceiling and limit is not None and situation.tried < limit(situation.limits)
+    return possible and situation.may_call and limit is not None and situation.tried < limit(situation.limits)
 
 
 def _holds(row: RemedyRow, case: Situation) -> bool:
@@ -214,7 +216,7 @@ def _holds(row: RemedyRow, case: Situation) -> bool:
         case Condition.ALWAYS:
             return True
         case Condition.RUNGS_LEFT:
-            return case.forced and case.rungs_left and not case.released and case.within_ceiling
+            return case.forced and case.rungs_left and not case.released and case.may_call
         case Condition.FORCED:
             return case.forced
         case Condition.SALVAGE_NOW:

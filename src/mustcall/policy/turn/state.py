@@ -83,6 +83,7 @@ class TurnState(NextAttempt):
                 spoke=spoke,
                 called=called,
                 stateful=stateful,
+                appended=self.appended,
                 salvageable=judged.salvage is not None,
                 salvage=self._controls.salvage,
                 cut_call=judged.cut_call,
@@ -379,6 +380,8 @@ class TurnState(NextAttempt):
             self._request, target = self._wide
             self.profile = msgspec.structs.replace(self.profile, schema_target=target)
         again = bool(sent.request.tools) and self.isolation.refused(error, words, self._request)
+        if self._appends and self.isolation.probing:  # the answer to a probe would stay in the conversation
+            again = False
         self._shaped = None if again else sent
         return again, self._refused_tools() if again else None
 
