@@ -70,7 +70,9 @@ def test_another_callers_response_is_not_there(stream: bool, tmp_path: Path) -> 
         rb'{"model":"m","input":[{"id":"%(item)b","type":null}]}',
         rb'{"model":"m","input":[{"id":"x\"","id":"%(item)b"}]}',
         rb'{"model":"m","input":[{"id":1,"id":"%(item)b"}]}',
+        rb'{"model":"m","input":"' + b"x" * 300_000 + rb'","previous_response_\u0069d":"%(response)b"}',
     ],
+    ids=["response", "conversation", "type", "bare", "null", "quote", "twice", "large"],
 )
 def test_another_callers_response_is_not_there_however_it_is_spelled(asked: bytes, tmp_path: Path) -> None:
     """Escaped letters, a type of null and repeated ids refer as well as the plain form does."""

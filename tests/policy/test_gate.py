@@ -296,6 +296,15 @@ def test_the_end_waits_for_the_verdict(end: Event) -> None:
     assert gate.stopped
 
 
+def test_a_block_that_began_is_completed_with_its_content() -> None:
+    """Rule 53: a provider's block whose start went out ends as the reply has it, with what its deltas brought."""
+    began = Unknown(wire=Wire.MESSAGES, type="compaction", value={"type": "compaction", "content": None})
+    whole = Unknown(wire=Wire.MESSAGES, type="compaction", value={"type": "compaction", "content": "x"})
+    shown = Released()
+    shown.record([STARTED, PartStarted(0, began)])
+    assert PartEnded(0, whole) in shown.rest(replied(whole))
+
+
 def test_stopping_voids_what_waits() -> None:
     """Rule 53: markup seen before the first word: nothing that waited goes out later."""
     gate = Gate(closed=False)

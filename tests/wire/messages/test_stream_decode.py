@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mustcall.core.errors import UpstreamUnavailable
 from mustcall.core.origin import Wire
-from mustcall.core.parts import OpaqueState, Reasoning, Text, ToolCall
+from mustcall.core.parts import OpaqueState, ProviderItem, Reasoning, Text, ToolCall, Unknown
 from mustcall.core.reply import FinishReason, Reply
 from mustcall.core.streams.assembler import Assembler
 from mustcall.core.streams.events import (
@@ -365,6 +365,39 @@ def test_what_a_block_begins_with_is_told(
     said = [one.text for one in events if isinstance(one, PartTextDelta | PartReasoningDelta)]
     assert said == [part.text]
     assert [(type(one), getattr(one, "text", "")) for one in assemble(events).parts] == [(type(part), part.text)]
+
+
+@pytest.mark.parametrize(
+    ("block", "deltas", "whole"),
+    [
+        (
+            {"type": "compaction", "content": None},
+            [
+                {"type": "compaction_delta", "content": "The word "},
+                {"type": "compaction_delta", "content": "is ORANGE."},
+            ],
+            {"type": "compaction", "content": "The word is ORANGE."},
+        ),
+        (
+            {"type": "later", "kept": 1, "items": []},
+            [{"type": "later_delta", "items": [1], "kept": None}, {"type": "later_delta", "items": [1, 2]}],
+            {"type": "later", "kept": 1, "items": [1, 2]},
+        ),
+    ],
+    ids=["compaction", "values"],
+)
+def test_deltas_of_a_kind_to_come_make_their_block(  # noqa: PLR0917  fixtures come by name
+    block: Json, deltas: list[Json], whole: Json, sse: Sse, decode_stream: Decode, assemble: Assemble
+) -> None:
+    """A provider's block keeps what its deltas brought, beside the deltas of other blocks and however they are cut."""
+    pieces = [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
+    data = sse([START, begin(0, block), *pieces, end(0), begin(1, TEXT), text(1, "Hi"), end(1), finish(), STOP])
+    for chunks in ([data], [data[place : place + 1] for place in range(len(data))]):
+        compacted, said = assemble(decode_stream(chunks)).parts
+        assert isinstance(compacted, ProviderItem | Unknown)
+        assert compacted.value == whole
+        assert isinstance(said, Text)
+        assert said.text == "Hi"
 
 
 def test_usage_is_merged(sse: Sse, decode_stream: Decode, assemble: Assemble) -> None:

@@ -16,6 +16,7 @@ import msgspec
 
 from mustcall.core.errors import InvalidRequest, LedgerError, UnknownState
 from mustcall.engine.exchange import StreamedReply, WholeReply
+from mustcall.engine.off_loop import LARGE, heavily
 from mustcall.gateway.state.references import may_refer, references
 from mustcall.ledger import Ledger
 from mustcall.ledger.notices import Notices
@@ -65,10 +66,7 @@ class Holders:
         """Raise `UnknownState` if a request goes on from another's response; return what notes its own."""
         if _SIGNS.search(body) is None and not may_refer(body):
             return self._held(tenant)
-        try:
-            asked = msgspec.json.decode(body, type=_Asked)
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise InvalidRequest(f"the body is not a JSON object: {error}") from None
+        asked = await heavily(_asked, body) if len(body) > LARGE else _asked(body)
         previous = asked.previous_response_id
         if isinstance(previous, str) and previous and not await self._are_of(tenant, (previous,)):
             raise UnknownState(
@@ -138,6 +136,13 @@ class OwnedReply:
             await self._ledger.hold(names, self._tenant)
         except LedgerError as error:
             self._notices.failed(_LOST, error)
+
+
+def _asked(body: bytes) -> _Asked:
+    try:
+        return msgspec.json.decode(body, type=_Asked)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(f"the body is not a JSON object: {error}") from None
 
 
 def _of_events(chunk: bytes) -> tuple[str, ...]:

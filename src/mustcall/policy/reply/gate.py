@@ -338,6 +338,7 @@ def _complete(index: int, part: Part, progress: _Progress) -> list[Event]:
         case _:
             if type(part) is not type(progress.part):
                 raise _contradiction()
+            return [PartEnded(index, part)]  # it began without what its deltas brought
     return [*out, PartEnded(index)]
 
 

@@ -35,9 +35,11 @@ from mustcall.wire.framing import Framing
 from mustcall.wire.messages.blocks import dump_input, read_block
 from mustcall.wire.messages.errors import error_from_value
 from mustcall.wire.messages.inputs import parse_object
+from mustcall.wire.messages.open_block import OpenBlock
 from mustcall.wire.messages.repairs import MessageOrder, mended
 from mustcall.wire.messages.reply import finish_reason, read_usage
 from mustcall.wire.messages.shape import (
+    DELTAS,
     BlockDelta,
     BlockStart,
     BlockStop,
@@ -66,22 +68,6 @@ _EMPTY_BLOCKS: dict[str, JsonObject] = {
 }
 
 
-class _Block:
-    """One content block under construction."""
-
-    __slots__ = ("citations", "closed", "fragments", "index", "kind", "number", "signature", "start")
-
-    def __init__(self, number: int, index: int, start: JsonObject) -> None:
-        self.number = number
-        self.index = index
-        self.start = start
-        self.kind: str = start["type"]
-        self.fragments: list[str] = []
-        self.citations: list[Any] = []
-        self.signature: str | None = None
-        self.closed = False
-
-
 class MessagesStreamDecoder:
     """Server-sent events in, canonical events out."""
 
@@ -106,9 +92,9 @@ class MessagesStreamDecoder:
 
     def __init__(self, provenance: Provenance) -> None:
         self._provenance = provenance
-        self._blocks: dict[int | None, _Block] = {}  # open ones, by the index the upstream gave
+        self._blocks: dict[int | None, OpenBlock] = {}  # open ones, by the index the upstream gave
         self._closed: set[int] = set()
-        self._opened: dict[str, list[_Block]] = {}  # by kind; closed ones are taken off when they are on top
+        self._opened: dict[str, list[OpenBlock]] = {}  # by kind; closed ones are taken off when they are on top
         self._fresh = 0  # above every index ever used
         self._count = 0
         self._usage: JsonObject = {}
@@ -117,7 +103,7 @@ class MessagesStreamDecoder:
         self._started = False
         self._done = False
         self._writing: int = _NONE  # the index of the text block that was opened last, while it is open
-        self._written: _Block | None = None  # what was peeled last
+        self._written: OpenBlock | None = None  # what was peeled last
         self._framing = Framing()
         self._order = MessageOrder()
         self._ahead: tuple[list[SseEvent], Sequence[MessagesEvent | None]] | None = None
@@ -210,7 +196,12 @@ class MessagesStreamDecoder:
             return
         known = len(out)
         try:
-            self._meaning(self._mended(event, out) if shape is None else shape, out)
+            meant = self._mended(event, out) if shape is None else shape
+            self._meaning(meant, out)
+            if type(meant) is BlockDelta and meant.delta.type not in DELTAS:
+                block = self._blocks.get(meant.index)
+                if block is not None:
+                    block.keep(as_object(as_object(decode_json(event.data)).get("delta")))
         except ShapeError as error:
             del out[known:]
             message = f"the upstream's stream cannot be read: {error}"
@@ -283,8 +274,8 @@ class MessagesStreamDecoder:
             self._close(old, events)  # a new block under an index still open: the old one is over
         self._open(number, start, events)
 
-    def _open(self, number: int, start: JsonObject, events: list[Event]) -> _Block:
-        block = _Block(number, self._count, start)
+    def _open(self, number: int, start: JsonObject, events: list[Event]) -> OpenBlock:
+        block = OpenBlock(number, self._count, start)
         self._count += 1
         self._blocks[number] = block
         self._opened.setdefault(block.kind, []).append(block)
@@ -298,7 +289,7 @@ class MessagesStreamDecoder:
             self._grow(block, start.get("thinking"), events)
         return block
 
-    def _first_form(self, block: _Block) -> Part:
+    def _first_form(self, block: OpenBlock) -> Part:
         """Return what is known of a part when it starts: its kind and, for a call, id and name."""
         match block.kind:
             case "text":
@@ -312,10 +303,10 @@ class MessagesStreamDecoder:
             case _:
                 return self._read(block.start, block)
 
-    def _read(self, value: JsonObject, block: _Block) -> Part:
+    def _read(self, value: JsonObject, block: OpenBlock) -> Part:
         return read_block(value, self._provenance.issuer, f"toolu_{self._provenance.token}_{block.index}")
 
-    def _grow(self, block: _Block | None, text: Any, events: list[Event]) -> None:
+    def _grow(self, block: OpenBlock | None, text: Any, events: list[Event]) -> None:
         if block is None or not isinstance(text, str) or not text:
             return
         block.fragments.append(text)
@@ -347,7 +338,7 @@ class MessagesStreamDecoder:
             case _:
                 pass
 
-    def _block_for(self, number: int | None, kind: str, events: list[Event]) -> _Block | None:
+    def _block_for(self, number: int | None, kind: str, events: list[Event]) -> OpenBlock | None:
         """Return the open block a text belongs to, opening one that never started; None for one that is over."""
         if number is None:
             found = self._latest(None, kind)
@@ -363,7 +354,7 @@ class MessagesStreamDecoder:
             return None
         return self._open(number, _EMPTY_BLOCKS[kind], events)
 
-    def _input_block(self, number: int | None) -> _Block | None:
+    def _input_block(self, number: int | None) -> OpenBlock | None:
         if number in self._closed:
             return None  # a late delta: the call is complete
         block = self._blocks.get(number)
@@ -371,7 +362,7 @@ class MessagesStreamDecoder:
             return block
         return self._latest(None, "tool_use")
 
-    def _latest(self, number: int | None, kind: str) -> _Block | None:
+    def _latest(self, number: int | None, kind: str) -> OpenBlock | None:
         """Return the open block of this index if it is of this kind, else the last opened one that is."""
         if number in self._closed:
             return None
@@ -383,7 +374,7 @@ class MessagesStreamDecoder:
             opened.pop()
         return opened[-1] if opened else None
 
-    def _close(self, block: _Block, events: list[Event]) -> None:
+    def _close(self, block: OpenBlock, events: list[Event]) -> None:
         """End a block: say what only its end tells, then its final form."""
         del self._blocks[block.number]
         if block.number == self._writing:
@@ -398,10 +389,10 @@ class MessagesStreamDecoder:
             events.append(StateDelta(block.index, part.state))
         events.append(PartEnded(block.index, part))
 
-    def _final(self, block: _Block) -> Part:
+    def _final(self, block: OpenBlock) -> Part:
         """Read the block as it would stand in a whole reply."""
         text = "".join(block.fragments)
-        value = dict(block.start)
+        value = block.value()
         if block.kind == "text":
             value["text"] = text
             if block.citations:
