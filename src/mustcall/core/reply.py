@@ -72,8 +72,11 @@ class Reply(Value, frozen=True):
     @property
     def client_items(self) -> tuple[ProviderItem, ...]:
         """The calls for the client in the provider's own form; the provider ran one that has its result beside it."""
-        items = [part for part in self.parts if isinstance(part, ProviderItem)]
-        if not items:  # nearly all replies
+        parts = self.parts
+        if len(parts) == 1 and not isinstance(parts[0], ProviderItem):  # most replies
+            return ()
+        items = [part for part in parts if isinstance(part, ProviderItem)]
+        if not items:
             return ()
         done = {item.value.get("call_id") for item in items if item.type.endswith("_call_output")}
         return tuple([item for item in items if item.client_tools and item.value.get("call_id") not in done])

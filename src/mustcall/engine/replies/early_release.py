@@ -58,5 +58,5 @@ def keeps_reply(caller: Wire, endpoint: Endpoint, request: Request) -> bool:
 
 def appends_reply(caller: Wire, endpoint: Endpoint, request: Request) -> bool:
     """Tell whether the upstream adds the reply to a conversation of the caller's, stored or not."""
-    named = request.fields_for(Wire.RESPONSES).get("conversation") is not None
-    return named and caller is Wire.RESPONSES and endpoint.keeps_responses
+    keeps = caller is Wire.RESPONSES and endpoint.keeps_responses
+    return keeps and request.fields_for(Wire.RESPONSES).get("conversation") is not None
