@@ -498,3 +498,42 @@ def test_the_kind_of_server_is_kept(tmp_path: Path) -> None:
     }
     first = explain(json.dumps(body).encode(), Wire.CHAT, written, "m", OperatorSettings()).rungs[0]
     assert (first.body["tools"], first.body["tool_choice"]) == (offered[1:], "required")
+
+
+@pytest.mark.parametrize("name", ["content-length", "Transfer-Encoding", "connection"])
+def test_a_header_of_the_transport_is_refused_where_it_is_configured(tmp_path: Path, name: str) -> None:
+    """Rule 120: a header that would make every request fail is named when the settings are read."""
+    file = tmp_path / "m.toml"
+    file.write_text(
+        f'[[upstream]]\nname="a"\nwire="chat"\nbase_url="http://127.0.0.1:9/v1"\nheaders={{"{name}"="3"}}\n',
+        encoding="utf-8",
+    )
+    with pytest.raises(ConfigError, match="is the transport's own; take it out of headers"):
+        load_settings(file, environment={})
+
+
+@pytest.mark.parametrize(
+    ("origin", "fits"),
+    [
+        ("https://app.example", True),
+        ("http://127.0.0.1:3000", True),
+        ("vscode-webview://abc", True),
+        ("*", True),
+        ("null", True),
+        ("app.example", False),
+        ("https://app.example/", False),
+        ("https://app.example/page", False),
+    ],
+)
+def test_an_origin_that_no_browser_sends_is_refused(tmp_path: Path, origin: str, fits: bool) -> None:
+    """Rule 120: an origin that can never match is named when the settings are read."""
+    file = tmp_path / "m.toml"
+    file.write_text(
+        f'[server]\ncors_origins=["{origin}"]\n[[upstream]]\nname="a"\nwire="chat"\nbase_url="http://127.0.0.1:9/v1"\n',
+        encoding="utf-8",
+    )
+    if fits:
+        assert load_settings(file, environment={}).server.cors_origins == (origin,)
+        return
+    with pytest.raises(ConfigError, match="which no browser sends; write scheme and host"):
+        load_settings(file, environment={})

@@ -1,6 +1,7 @@
 """The gateway's configuration: a TOML file, the environment over it, flags over both. No file is needed."""
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -363,8 +364,18 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(key.strip() for key in text.split(",") if key.strip())
 
 
+#: An origin as browsers send it: scheme, host, a port that is not the scheme's own, and nothing behind them.
+_ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")
+
+
 def _check(settings: Settings) -> None:
     server = settings.server
+    for origin in server.cors_origins:
+        if _ORIGIN.fullmatch(origin) is None:
+            raise ConfigError(
+                f"server: cors_origins has {origin!r}, which no browser sends; write scheme and host, like "
+                "https://app.example, without a path or a slash at the end"
+            )
     if not server.host.strip():
         raise ConfigError("server: host is empty; write 127.0.0.1, or 0.0.0.0 for every interface")
     if not 0 <= server.port <= 65535:

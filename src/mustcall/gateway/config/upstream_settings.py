@@ -22,6 +22,7 @@ from mustcall.upstream.embedded.store import (
     weights_without_name,
 )
 from mustcall.upstream.endpoint import Endpoint
+from mustcall.upstream.http1.request import FRAMING
 from mustcall.upstream.providers import Provider, find_key, server_name
 from mustcall.upstream.seam import Timeouts
 from mustcall.upstream.variables import read_variable, shown_url
@@ -163,6 +164,8 @@ def make_endpoint(upstream: UpstreamSettings, env: Mapping[str, str], key_env: s
     for name, value in upstream.headers.items():
         if not _HEADER_NAME.fullmatch(name) or not value.isprintable():
             raise ConfigError(f"{where}: the header {name!r} is not one HTTP can carry")
+        if name.lower() in FRAMING:
+            raise ConfigError(f"{where}: the header {name!r} is the transport's own; take it out of headers")
     provider = read_address(upstream.use).provider if upstream.use else None
     key = _key(upstream, provider, where, env, key_env)
     for field in ("connect_timeout", "read_timeout", "idle_timeout"):

@@ -14,14 +14,15 @@ from urllib.parse import quote, unquote, urlsplit
 
 from mustcall.upstream.seam import UpstreamCall
 
-__all__ = ["RequestTarget", "UnusableUrl", "Unwritable", "read_url", "write_head"]
+__all__ = ["FRAMING", "RequestTarget", "UnusableUrl", "Unwritable", "read_url", "write_head"]
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HOST = re.compile(r"[0-9A-Za-z._~%:-]+")
 _METHODS = frozenset({"GET", "HEAD", "POST"})
 #: Methods that have no body unless one is given.
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-_OURS = frozenset(
+#: Headers that the transport writes itself.
+FRAMING = frozenset(
     {"connection", "content-length", "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
 _PORTS = {"http": 80, "https": 443}
@@ -129,7 +130,7 @@ def _check_names(headers: Mapping[str, str]) -> bool:
         lower = name.lower()
         if not _TOKEN.fullmatch(name):
             raise Unwritable("the name of one of its headers is not a word")
-        if lower in _OURS:
+        if lower in FRAMING:
             raise Unwritable(f"its header {lower} is the transport's own; take it out of the upstream's headers")
         if lower == "host":
             has_host = True  # and is not among the fit, so that it is always found here
