@@ -20,7 +20,7 @@ from mustcall.gateway.config.settings import settings_from_flags
 from mustcall.gateway.state.trace_keeper import LedgerSettings
 from mustcall.ledger import AttemptTrace, ContentsKept, TallyRow, TurnTrace, open_ledger
 from mustcall.testing import Call, Fail, RunningGateway, Say, ScriptedUpstream, Turn
-from mustcall.testing.transport import FakeClock, FakeReply, FakeTransport
+from mustcall.testing.transport import FakeClock
 from support import warm
 from support.http import post
 from support.laddering import climbed
@@ -141,37 +141,6 @@ def test_a_failure_told_again_is_a_turn_of_its_own(tmp_path: Path) -> None:
     for name in ("model", "upstream", "outcome", "status", "error", "protocol", "force"):
         assert told[0][name] == told[1][name]
     assert told[1]["adaptations"] == ["reported:remembered"]
-
-
-def test_what_an_upstream_refused_with_is_shown(tmp_path: Path) -> None:
-    """An attempt without a reply shows the status and the words of the upstream's error."""
-    place = tmp_path / "l.db"
-    ledger = LedgerSettings(place=str(place), contents=ContentsKept.FULL)
-    with ScriptedUpstream([Fail(403, "this key may not \x1b[31m use it")]) as upstream:
-        settings = msgspec.structs.replace(settings_from_flags(f"chat={upstream.base_url}"), ledger=ledger)
-        with RunningGateway(settings=settings) as gateway:
-            turn = post(gateway.url + "/v1/chat/completions", ASKED).headers["x-mustcall-request-id"]
-    shown = run("show", turn, "--ledger", str(place))
-    assert "attempt 1: came back\nerror, HTTP 403\n" in shown
-    assert "this key may not" in shown
-    assert "\x1b" not in shown
-    assert "nothing that could be read" not in shown
-
-
-def test_what_a_redirect_came_to_is_shown(tmp_path: Path) -> None:
-    """An attempt of which nothing was read shows the words of the turn's error."""
-    place = tmp_path / "l.db"
-    ledger = LedgerSettings(place=str(place), contents=ContentsKept.FULL)
-    settings = msgspec.structs.replace(settings_from_flags("chat=http://u.invalid/v1"), ledger=ledger)
-    reply = FakeReply(status=302, headers={"location": "http://new.invalid/v1?key=sekret"})
-    with RunningGateway(settings=settings, transport=FakeTransport([reply])) as gateway:
-        answer = post(gateway.url + "/v1/chat/completions", ASKED)
-    assert (answer.status, answer.json["error"]["code"]) == (502, "upstream_redirected")
-    assert answer.headers["x-should-retry"] == "false"
-    shown = run("show", answer.headers["x-mustcall-request-id"], "--ledger", str(place))
-    assert "attempt 1: came back\nerror upstream_redirected\n" in shown
-    assert "redirects (HTTP 302) to http://new.invalid/v1;" in shown
-    assert "sekret" not in shown
 
 
 def test_secrets_are_masked_in_attempts_too(tmp_path: Path) -> None:

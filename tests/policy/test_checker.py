@@ -13,7 +13,7 @@ import pytest
 from mustcall.core.memo import Caches, owned
 from mustcall.core.origin import JsonObject
 from mustcall.policy.schema import checker, misfits, workload
-from mustcall.policy.schema.checker import LARGEST_SCHEMA, checks_all, fits, problems_in, schema_fault, validator_for
+from mustcall.policy.schema.checker import LARGEST_SCHEMA, fits, problems_in, schema_fault, validator_for
 from mustcall.policy.schema.problems import Problem
 from mustcall.policy.schema.subschemas import MOST_FAULTS, Path, rewrite
 from mustcall.policy.schema.workload import MOST_STEPS, Uncountable, effort_of, places_in
@@ -35,6 +35,12 @@ ONE = ("not", "items", "additionalProperties", "contains", "propertyNames", "if"
 UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 MANY = ("anyOf", "oneOf", "anyOf", "oneOf", "allOf", "prefixItems")
 NAMED = ("properties", "dependentSchemas", "properties")
+
+
+def checks_all(schema: JsonObject) -> bool:
+    """Tell whether values can be held against all of a schema."""
+    checker = validator_for(schema)
+    return checker is not None and checker.whole
 
 
 def _any_value(draw: random.Random, left: int = 3) -> Any:

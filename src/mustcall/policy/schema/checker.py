@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "LARGEST_SCHEMA",
     "Checker",
-    "checks_all",
     "first_fault",
     "fits",
     "problems_in",
@@ -125,12 +124,6 @@ class _Built(msgspec.Struct, frozen=True):
 def validator_for(schema: JsonObject) -> Checker | None:
     """Return the compiled schema, without its faulty parts; None if nothing can be checked by it within bounds."""
     return _built(schema).checker
-
-
-def checks_all(schema: JsonObject) -> bool:
-    """Tell whether values can be held against all of a schema."""
-    checker = validator_for(schema)
-    return checker is not None and checker.whole
 
 
 def schema_fault(schema: JsonObject) -> Path | None:

@@ -16,7 +16,7 @@ import msgspec
 
 from mustcall.core.origin import JsonObject
 from mustcall.core.text.possessive import any_number
-from mustcall.policy.schema.checker import Checker, checks_all, fits, problems_in, schema_fault, validator_for
+from mustcall.policy.schema.checker import Checker, fits, problems_in, schema_fault, validator_for
 from mustcall.policy.schema.problems import MAX_PROBLEMS, Problem, describe_problems
 from mustcall.policy.schema.subschemas import MAX_DEPTH
 
@@ -26,7 +26,6 @@ __all__ = [
     "Document",
     "Problem",
     "Unreadable",
-    "checks_all",
     "describe_problems",
     "fits",
     "problems_in",

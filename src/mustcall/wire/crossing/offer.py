@@ -179,7 +179,7 @@ def _choice_across(choice: ToolChoice, kept: _Tools, wire: Wire) -> ToolChoice:
 def _drop_or_refuse(tool: ProviderTool, request: Request, wire: Wire, log: AdaptationLog) -> None:
     if not tool.type.startswith(DROPPABLE_TOOLS):
         raise UnsupportedFeature(
-            f"the tool type {tool.type!r} is run by the provider and cannot be offered to an upstream on the "
+            f"the tool type {tool.type!r} is of the provider's own form and cannot be offered to an upstream on the "
             f"{wire} wire; remove it from `tools`, or route the model {request.model!r} to an upstream that has it",
             param="tools",
         )
