@@ -2,18 +2,22 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, closing, contextmanager
 
+import msgspec
 import pytest
 
-from mustcall.core.errors import MustcallError
+from mustcall.core.errors import MustcallError, UpstreamTimeout
 from mustcall.upstream.http import HttpTransport
 from mustcall.upstream.seam import Timeouts, UpstreamCall
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 PATIENT = Timeouts(connect=180, read=180, idle=180)
-IMPATIENT = Timeouts(connect=0.1, read=0.1, idle=0.1)
+# In each, one time is short, for what never comes; the others never run out, however busy the machine is.
+BRIEF_CONNECT = msgspec.structs.replace(PATIENT, connect=0.1)
+BRIEF_READ = msgspec.structs.replace(PATIENT, read=0.1)
+BRIEF_IDLE = msgspec.structs.replace(PATIENT, idle=0.1)
 SECRETS = ("sekret-path", "sekret-query", "sekret-key", "sekret-body")
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
@@ -127,6 +131,22 @@ async def failure_of(transport: HttpTransport, call: UpstreamCall, *, stream: bo
     for secret in SECRETS:
         assert secret not in caught.value.message
     return caught.value
+
+
+async def failure_after(transport: HttpTransport, sign: asyncio.Event, call: Callable[[float], UpstreamCall]) -> str:
+    """Return the words of the timeout of a call with a short time, once a sign of that call was seen.
+
+    A short time also covers what comes before the wait that is meant. Where a busy machine used it up with that, a
+    longer one is tried.
+    """
+    words = ""
+    for seconds in (0.1, 2.0, 20.0):
+        error = await failure_of(transport, call(seconds))
+        assert type(error) is UpstreamTimeout
+        words = error.message.replace(f" within {seconds:g} s", " within the time")
+        if sign.is_set():
+            break
+    return words
 
 
 async def within_reason(event: asyncio.Event) -> None:

@@ -10,7 +10,7 @@ from mustcall.upstream.http import HttpReply, HttpTransport
 from mustcall.upstream.http1 import pool
 from mustcall.upstream.http1.connection import HIGH_WATER
 from mustcall.upstream.seam import UpstreamCall
-from support.loopback import IMPATIENT, OK, PATIENT, call_to, failure_of, listening, read_all, within_reason
+from support.loopback import BRIEF_READ, OK, PATIENT, call_to, failure_of, listening, read_all, within_reason
 from support.serving import Served, Serving, serving
 
 
@@ -178,7 +178,7 @@ async def test_no_repetition_after_the_time(transport: HttpTransport) -> None:
     """An upstream that is silent for too long is not asked again."""
     async with serving() as server:
         served = await kept(transport, server)
-        call = UpstreamCall(url=f"{server.url}/models", headers={}, body=None, method="GET", timeouts=IMPATIENT)
+        call = UpstreamCall(url=f"{server.url}/models", headers={}, body=None, method="GET", timeouts=BRIEF_READ)
         assert type(await failure_of(transport, call)) is UpstreamTimeout
         assert await served.heard()
         assert not server.has_caller()

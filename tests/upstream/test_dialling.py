@@ -12,8 +12,7 @@ from mustcall.core.errors import UpstreamTimeout, UpstreamUnavailable
 from mustcall.upstream.http import HttpTransport
 from mustcall.upstream.http1 import dialling
 from mustcall.upstream.http1.dialling import Resolver, interleaved
-from mustcall.upstream.seam import Timeouts
-from support.loopback import OK, call_to, failure_of, full_backlog, listening, read_all
+from support.loopback import BRIEF_CONNECT, OK, call_to, failure_of, full_backlog, listening, read_all
 from support.ports import closed_port
 
 Found = tuple[int, int, int, str, Any]
@@ -81,7 +80,7 @@ async def test_dead_addresses_time_out(transport: HttpTransport, names: Names, m
     with full_backlog() as dead:
         names([at(dead)] * 3)
         before = asyncio.all_tasks()
-        call = call_to("http://three.example", timeouts=Timeouts(connect=0.1, read=180, idle=180))
+        call = call_to("http://three.example", timeouts=BRIEF_CONNECT)
         assert type(await failure_of(transport, call)) is UpstreamTimeout
         await asyncio.sleep(0)
         await asyncio.sleep(0)

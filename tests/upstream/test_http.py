@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, closing
 
 import pytest
+from msgspec.structs import replace
 
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
 from mustcall.core.limits import GatewayLimits
@@ -17,11 +18,13 @@ from mustcall.upstream.http1.pool import Pool, PooledOrigin
 from mustcall.upstream.seam import Timeouts, UpstreamCall, UpstreamReply
 from support.instant import run, stall
 from support.loopback import (
-    IMPATIENT,
+    BRIEF_CONNECT,
+    BRIEF_IDLE,
     OK,
     PATIENT,
     Listener,
     call_to,
+    failure_after,
     failure_of,
     full_backlog,
     listening,
@@ -274,8 +277,7 @@ async def test_forbidden_header_values(transport: HttpTransport, value: str) -> 
 async def test_connect_timeout(transport: HttpTransport) -> None:
     """A connection that is not accepted in time is a timeout that says how long was waited."""
     with full_backlog() as port:
-        timeouts = Timeouts(connect=0.1, read=180, idle=180)
-        error = await failure_of(transport, call_to(f"http://127.0.0.1:{port}", timeouts=timeouts))
+        error = await failure_of(transport, call_to(f"http://127.0.0.1:{port}", timeouts=BRIEF_CONNECT))
     assert type(error) is UpstreamTimeout
     assert error.message == f"no connection to the upstream 127.0.0.1:{port} within 0.1 s"
 
@@ -283,9 +285,10 @@ async def test_connect_timeout(transport: HttpTransport) -> None:
 async def test_read_timeout(transport: HttpTransport) -> None:
     """A request that is not answered in time is a timeout, and its connection is closed."""
     async with listening() as upstream:
-        error = await failure_of(transport, call_to(upstream.url, timeouts=IMPATIENT))
-        assert type(error) is UpstreamTimeout
-        assert error.message == f"the upstream 127.0.0.1:{upstream.port} did not answer in time"
+        words = await failure_after(
+            transport, upstream.asked, lambda read: call_to(upstream.url, timeouts=replace(PATIENT, read=read))
+        )
+        assert words == f"the upstream 127.0.0.1:{upstream.port} did not answer in time"
         await within_reason(upstream.left)
 
 
@@ -294,8 +297,7 @@ async def test_read_timeout(transport: HttpTransport) -> None:
 async def test_idle_timeout(transport: HttpTransport, sent: bytes, stream: bool) -> None:
     """An answer that stops coming, at its beginning or later, is a timeout, and its connection is closed."""
     async with listening(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\n" + sent) as upstream:
-        timeouts = Timeouts(connect=180, read=180, idle=0.1)
-        error = await failure_of(transport, call_to(upstream.url, timeouts=timeouts), stream=stream)
+        error = await failure_of(transport, call_to(upstream.url, timeouts=BRIEF_IDLE), stream=stream)
         assert type(error) is UpstreamTimeout
         assert "nothing for 0.1 s" in error.message
         await within_reason(upstream.left)
@@ -311,7 +313,7 @@ async def test_slow_reader_is_not_timed_out(transport: HttpTransport) -> None:
                     url=f"{server.url}/v1/chat/completions",
                     headers={},
                     body=b"{}",
-                    timeouts=Timeouts(connect=180, read=180, idle=0.1),
+                    timeouts=BRIEF_IDLE,
                 )
             )
         )

@@ -9,7 +9,7 @@ import pytest
 from mustcall.core.errors import MustcallError, UpstreamGarbage, UpstreamTimeout, UpstreamUnavailable
 from mustcall.upstream.http import HttpTransport, proxy_for
 from mustcall.upstream.seam import UpstreamCall
-from support.loopback import IMPATIENT, OK, PATIENT, call_to, failure_of, listening, read_all, stream_all
+from support.loopback import BRIEF_IDLE, BRIEF_READ, OK, PATIENT, call_to, failure_of, listening, read_all, stream_all
 from support.ports import closed_port
 
 
@@ -181,8 +181,8 @@ async def test_timeouts_through_a_proxy(transport: HttpTransport, monkeypatch: p
     """The times for an answer to begin and to go on hold behind a proxy, too."""
     async with listening(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nhalf") as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
-        stopped = await failure_of(transport, call_to("http://upstream.invalid/v1", timeouts=IMPATIENT))
-        silent = await failure_of(transport, call_to("http://upstream.invalid/v1", timeouts=IMPATIENT))
+        stopped = await failure_of(transport, call_to("http://upstream.invalid/v1", timeouts=BRIEF_IDLE))
+        silent = await failure_of(transport, call_to("http://upstream.invalid/v1", timeouts=BRIEF_READ))
     assert (type(stopped), type(silent)) == (UpstreamTimeout, UpstreamTimeout)
     assert "nothing for 0.1 s" in stopped.message
     assert "did not answer in time" in silent.message
