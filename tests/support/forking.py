@@ -35,8 +35,8 @@ __all__ = ["Forking", "can_fork", "processors", "usual_workers"]
 
 #: So many shares of what is left are handed out at a time: small enough that no worker ends long after the others.
 _SHARES = 4
-#: Workers on a machine that others use, too.
-_AMONG_OTHERS = 12
+#: Workers on a machine that others use, too: at least, at most, and for each process that runs or waits to run.
+_AMONG_OTHERS, _AMONG_MANY, _FOR_EACH = 12, 20, 2
 #: Seconds that workers have for the end of their fixtures after an interruption.
 _PATIENCE = 30.0
 
@@ -55,11 +55,13 @@ def usual_workers() -> int:
     """Return how many workers `auto` stands for.
 
     Some tests wait, for a process to start or a socket to speak, so there are two workers more than there are
-    processors. Where other programs keep the processors busy there are twelve, because the system divides the time by
+    processors. Where other programs keep the processors busy there are more, because the system divides the time by
     processes; otherwise so many would only get in each other's way (a tenth more CPU time).
     """
     usual = processors() + 2
-    return max(usual, _AMONG_OTHERS) if can_fork() and os.getloadavg()[0] > 1.5 * processors() else usual
+    if not can_fork() or (load := os.getloadavg()[0]) <= 1.5 * processors():
+        return usual
+    return max(usual, _AMONG_OTHERS, min(_AMONG_MANY, round(_FOR_EACH * load)))
 
 
 def shares(count: int, workers: int, borders: set[int]) -> Iterator[range]:

@@ -447,11 +447,14 @@ def test_threads_are_refused(project: Project) -> None:
     assert started.returncode == 4
 
 
-@pytest.mark.parametrize(("forks", "load", "workers"), [(True, 3.0, 4), (True, 3.1, 12), (False, 99.0, 4)])
+@pytest.mark.parametrize(
+    ("forks", "load", "workers"),
+    [(True, 3.0, 4), (True, 3.1, 12), (True, 8.0, 16), (True, 50.0, 20), (False, 99.0, 4)],
+)
 def test_there_are_more_workers_where_other_programs_run(
     monkeypatch: pytest.MonkeyPatch, forks: bool, load: float, workers: int
 ) -> None:
-    """Two more than processors; twelve where those are busy, and processes cost little because they are forked."""
+    """Two more than processors; twelve to twenty where those are busy, as processes cost little that are forked."""
     monkeypatch.setattr(forking, "processors", lambda: 2)
     monkeypatch.setattr(forking, "can_fork", lambda: forks)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
