@@ -20,6 +20,7 @@ import pytest
 from hypothesis import settings
 
 from support import misses
+from support.compiling import compile_ahead
 from support.examples import PROFILE, PROFILES, scaled
 from support.forking import Forking, can_fork, processors, usual_workers
 from support.ordering import shuffled
@@ -81,6 +82,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Fork workers, if they are asked for and can be had."""
     workers = _workers(config)
     if workers > 1 and can_fork() and not hasattr(config, "workerinput"):
+        if config.args_source is not pytest.Config.ArgsSource.ARGS:  # all tests, which somebody has to compile
+            compile_ahead(_HERE.parent)
         asked = None if config.getoption("--workers") == "auto" else workers
         config.pluginmanager.register(Forking(asked, _prepare), "forking")
 
