@@ -25,10 +25,11 @@ run: .venv/.ready-run ## start the gateway on a model inside the process and pri
 test: .venv/.ready-dev chromium ## everything CI checks: lint, types and unit
 	@$(MAKE) --no-print-directory $(JOBS) checks unit
 
-# Behind the tests: these are collected by one process, which all others wait for.
+# Behind the tests: these are collected by one process, which all others wait for. Not far behind: beside other
+# programs, what has a much lower priority hardly runs at all.
 .PHONY: checks
 checks:
-	@nice -n 10 $(MAKE) --no-print-directory lint types
+	@nice -n 2 $(MAKE) --no-print-directory lint types
 
 lint: .venv/.ready-dev ## style and layer rules
 	$(LINT)

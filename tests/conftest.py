@@ -50,6 +50,10 @@ _COMPARING = frozenset(
 #: first one. The tests of pure code keep their whole grids.
 _THINNED = frozenset({"adapters", "engine", "evals", "gateway", "probe", "rules", "telemetry", "testing", "upstream"})
 
+#: The folders whose tests are short. They come last: a test of half a minute that begins when the others have ended
+#: would be waited for.
+_SHORT = frozenset({"core", "dialects", "policy", "profiles", "wire"})
+
 for _name, _profile in PROFILES.items():
     settings.register_profile(_name, _profile)
 settings.load_profile(PROFILE)
@@ -109,11 +113,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Thin the grids of the profile `ci`, and reorder the tests where a seed asks for it."""
+    """Thin the grids of the profile `ci`, put short tests last, and reorder them where a seed asks for it."""
     if PROFILE == "ci" and not config.option.keyword:
         left = thinned([item for item in items if _folder(item) in _THINNED])
         config.hook.pytest_deselected(items=[item for item in items if item in left])
         items[:] = [item for item in items if item not in left]
+    items.sort(key=lambda item: _folder(item) in _SHORT)
     seed = os.environ.get("MUSTCALL_TEST_ORDER", "")
     if seed:
         items[:] = shuffled(items, seed)
