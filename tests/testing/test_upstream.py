@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from aiohttp import web
 from anthropic import Anthropic, beta_tool
 from openai import AsyncOpenAI, OpenAI
 
@@ -332,6 +333,25 @@ def test_closing_drops_a_connection_whose_client_does_not_read() -> None:
             client.recv(1)  # the answer has begun
             assert upstream.open_connections == 1
         assert upstream.open_connections == 0
+
+
+def test_a_failure_while_closing_leaves_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What aiohttp raises there is the thread's error; it is no reason to leave a socket open."""
+    seen: list[BaseException | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: seen.append(args.exc_value))
+
+    async def shutdown(_: web.Server, timeout: float | None = None) -> None:  # noqa: ASYNC109  aiohttp's own
+        raise OSError(f"no shutdown in {timeout} s")
+
+    monkeypatch.setattr(web.Server, "shutdown", shutdown)
+    with closing(http.client.HTTPConnection("127.0.0.1", 0, timeout=180)) as connection:
+        with ScriptedUpstream([Turn(Say("a"))]) as upstream:
+            connection.port = upstream.port
+            connection.request("POST", "/v1/chat/completions", json.dumps(HI))
+            connection.getresponse().read()
+            assert upstream.open_connections == 1
+        assert upstream.open_connections == 0
+    assert [str(error) for error in seen] == ["no shutdown in 0.5 s"]
 
 
 def test_public_names_exist() -> None:

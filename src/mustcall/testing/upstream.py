@@ -58,10 +58,12 @@ class _Listener(web.Server):
     async def close(self) -> None:
         """End every exchange and close every connection, also one whose client does not read what is still unsent."""
         self.pre_shutdown()  # idle connections first: they have nothing to finish
-        await self.shutdown(timeout=0.5)
-        for transport in self._open.values():
-            transport.abort()
-        await asyncio.sleep(0)  # the loop closes sockets in its next step
+        try:
+            await self.shutdown(timeout=0.5)
+        finally:
+            for transport in self._open.values():
+                transport.abort()
+            await asyncio.sleep(0)  # the loop closes sockets in its next step
 
 
 class ScriptedUpstream:
@@ -196,8 +198,10 @@ class ScriptedUpstream:
             # The plain loop, whatever the process runs on: its sockets take the options that faults need.
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(self._listen(ready))
-        except OSError as error:  # the port is taken
-            self._failure = error
+        except OSError as error:
+            if ready.is_set():
+                raise
+            self._failure = error  # the port is taken
         finally:
             ready.set()
 
