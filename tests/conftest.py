@@ -23,7 +23,7 @@ from support import misses
 from support.compiling import compile_ahead
 from support.examples import PROFILE, PROFILES, scaled
 from support.forking import Forking, can_fork, processors, usual_workers
-from support.ordering import shuffled
+from support.ordering import is_long, rank, shuffled
 from support.thinning import thinned
 
 # Collecting makes thousands of objects that live to the end of the run; `pytest_collection_finish` goes on.
@@ -49,10 +49,6 @@ _COMPARING = frozenset(
 #: The folders whose tests take a turn through sockets, clients or an engine: a combination more costs as much as the
 #: first one. The tests of pure code keep their whole grids.
 _THINNED = frozenset({"adapters", "engine", "evals", "gateway", "probe", "rules", "telemetry", "testing", "upstream"})
-
-#: The folders whose tests are short. They come last: a test of half a minute that begins when the others have ended
-#: would be waited for.
-_SHORT = frozenset({"core", "dialects", "policy", "profiles", "wire"})
 
 for _name, _profile in PROFILES.items():
     settings.register_profile(_name, _profile)
@@ -89,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.args_source is not pytest.Config.ArgsSource.ARGS:  # all tests, which somebody has to compile
             compile_ahead(_HERE.parent)
         asked = None if config.getoption("--workers") == "auto" else workers
-        config.pluginmanager.register(Forking(asked, _prepare), "forking")
+        config.pluginmanager.register(Forking(asked, _prepare, lambda item: is_long(item.path)), "forking")
 
 
 def _prepare() -> None:
@@ -113,12 +109,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Thin the grids of the profile `ci`, put short tests last, and reorder them where a seed asks for it."""
+    """Thin the grids of the profile `ci`, put long tests first and short ones last, or shuffle them all."""
     if PROFILE == "ci" and not config.option.keyword:
         left = thinned([item for item in items if _folder(item) in _THINNED])
         config.hook.pytest_deselected(items=[item for item in items if item in left])
         items[:] = [item for item in items if item not in left]
-    items.sort(key=lambda item: _folder(item) in _SHORT)
+    items.sort(key=lambda item: rank(item.path))
     seed = os.environ.get("MUSTCALL_TEST_ORDER", "")
     if seed:
         items[:] = shuffled(items, seed)

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from mmap import mmap
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
@@ -36,7 +37,7 @@ __all__ = ["Forking", "can_fork", "processors", "usual_workers"]
 #: So many shares of what is left are handed out at a time: small enough that no worker ends long after the others.
 _SHARES = 4
 #: Workers on a machine that others use, too: at least, at most, and for each process that runs or waits to run.
-_AMONG_OTHERS, _AMONG_MANY, _FOR_EACH = 12, 20, 2
+_AMONG_OTHERS, _AMONG_MANY, _FOR_EACH = 12, 28, 3
 #: Seconds that workers have for the end of their fixtures after an interruption.
 _PATIENCE = 30.0
 
@@ -64,9 +65,14 @@ def usual_workers() -> int:
     return max(usual, _AMONG_OTHERS, min(_AMONG_MANY, round(_FOR_EACH * load)))
 
 
-def shares(count: int, workers: int, borders: set[int]) -> Iterator[range]:
-    """Return runs of `count` tests, the first the longest; one ends at a border if there is one in its second half."""
-    start = 0
+def shares(count: int, workers: int, borders: set[int], alone: int = 0) -> Iterator[range]:
+    """Return runs of `count` tests, the longest first; one ends at a border if there is one in its second half.
+
+    What is between two borders in the first `alone` tests is a run of its own.
+    """
+    edges = [0, *sorted(at for at in borders if 0 < at < alone), alone]
+    yield from (range(start, end) for start, end in pairwise(edges) if end > start)
+    start = alone
     while start < count:
         length = max(1, (count - start) // (workers * _SHARES))
         end = start + length
@@ -106,11 +112,18 @@ class _Worker:
 class Forking:
     """The plugin that runs the collected tests in forked workers."""
 
-    def __init__(self, workers: int | None, prepare: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        workers: int | None,
+        prepare: Callable[[], None] = lambda: None,
+        is_long: Callable[[pytest.Item], bool] = lambda _: False,
+    ) -> None:
         """Run the tests in so many processes, None for as many as are usual when they start.
 
-        `prepare` does once, before they are forked, what each would do.
+        `prepare` does once, before they are forked, what each would do. Of the tests at the beginning that are long,
+        each file is for another worker.
         """
+        self._is_long = is_long
         self._asked = workers
         self._wanted = 0
         self._prepare = prepare
@@ -155,7 +168,8 @@ class Forking:
     def _shares(self, session: pytest.Session) -> Iterator[range]:
         items = session.items
         borders = {at for at in range(1, len(items)) if items[at].path != items[at - 1].path} | {len(items)}
-        return shares(len(items), self._wanted, borders)
+        alone = next((at for at, item in enumerate(items) if not self._is_long(item)), len(items))
+        return shares(len(items), self._wanted, borders, alone)
 
     def _fork(self, session: pytest.Session) -> None:
         """Start a worker and hand it its first tests."""

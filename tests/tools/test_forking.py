@@ -101,6 +101,16 @@ def test_shares_are_all_tests_once(count: int, workers: int, borders: set[int]) 
         assert not inside or following.start == max(inside)
 
 
+def test_long_tests_begin_first() -> None:
+    """Each file of them is a run of its own; what follows is shared out as if it were all."""
+    borders = {3, 5, 9, 20, 40}
+    found = list(shares(40, 2, borders, 9))
+    assert found[:3] == [range(3), range(3, 5), range(5, 9)]
+    rest = shares(31, 2, {at - 9 for at in borders})
+    assert [range(share.start - 9, share.stop - 9) for share in found[3:]] == list(rest)
+    assert list(shares(9, 2, {3, 5, 9}, 9)) == found[:3]
+
+
 def test_every_outcome_is_reported(project: Project, tmp_path: Path) -> None:
     """Passed, failed with its traceback and output, in error, skipped, expected to fail: once each."""
     started = project(
@@ -449,12 +459,12 @@ def test_threads_are_refused(project: Project) -> None:
 
 @pytest.mark.parametrize(
     ("forks", "load", "workers"),
-    [(True, 3.0, 4), (True, 3.1, 12), (True, 8.0, 16), (True, 50.0, 20), (False, 99.0, 4)],
+    [(True, 3.0, 4), (True, 3.1, 12), (True, 8.0, 24), (True, 50.0, 28), (False, 99.0, 4)],
 )
 def test_there_are_more_workers_where_other_programs_run(
     monkeypatch: pytest.MonkeyPatch, forks: bool, load: float, workers: int
 ) -> None:
-    """Two more than processors; twelve to twenty where those are busy, as processes cost little that are forked."""
+    """Two more than processors; twelve to 28 where those are busy, as processes cost little that are forked."""
     monkeypatch.setattr(forking, "processors", lambda: 2)
     monkeypatch.setattr(forking, "can_fork", lambda: forks)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))

@@ -17,7 +17,7 @@ from mustcall.upstream.embedded import engine
 from support import misses, served
 from support.answered import Answered, kept_answers
 from support.examples import PROFILES, scaled, share
-from support.ordering import shuffled
+from support.ordering import LONG, SHORT, TESTS, is_long, rank, shuffled
 from support.served import KeptServer, ServedAnswer
 from support.splits import some_places, splits, text_splits
 from support.thinning import cover, thinned
@@ -265,3 +265,13 @@ def test_nothing_is_timed(profile: str) -> None:
     """A busy machine fails no property test: neither an example nor drawing it has a limit."""
     assert PROFILES[profile].deadline is None
     assert HealthCheck.too_slow in PROFILES[profile].suppress_health_check
+
+
+def test_long_tests_are_first_and_short_ones_last() -> None:
+    """What is named there exists; a file that nobody has named is between the two."""
+    files = [TESTS / name for name in LONG]
+    assert all(file.is_file() for file in files)
+    assert all((TESTS / folder).is_dir() for folder in SHORT)
+    other, short = TESTS / "gateway" / "test_new.py", TESTS / "wire" / "messages" / "test_new.py"
+    assert sorted([short, other, *reversed(files)], key=rank) == [*files, other, short]
+    assert [is_long(file) for file in (files[0], other, short)] == [True, False, False]
