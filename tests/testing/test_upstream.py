@@ -1,10 +1,12 @@
 """The upstream itself: its script, its records, its chunking, its routes and its life."""
 
 import asyncio
+import gc
 import http.client
 import json
 import socket
 import threading
+import warnings
 from contextlib import closing
 from typing import Any
 
@@ -333,6 +335,23 @@ def test_closing_drops_a_connection_whose_client_does_not_read() -> None:
             client.recv(1)  # the answer has begun
             assert upstream.open_connections == 1
         assert upstream.open_connections == 0
+
+
+def test_a_connection_that_comes_while_it_closes_is_closed() -> None:
+    """Of one that is accepted in the step of the loop that closes the server, asyncio forgets the socket."""
+    upstream = ScriptedUpstream([Turn(Say("a"))]).start()
+    held = threading.Event()
+    with socket.socket() as client, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        assert upstream._loop is not None
+        upstream._loop.call_soon_threadsafe(held.wait)
+        client.connect(("127.0.0.1", upstream.port))
+        upstream._tell(upstream._closing)
+        held.set()
+        upstream.close()
+        gc.collect()
+    assert [str(one.message) for one in caught] == []
+    assert upstream.open_connections == 0
 
 
 def test_a_failure_while_closing_leaves_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,9 +212,13 @@ class ScriptedUpstream:
         self._port = server.sockets[0].getsockname()[1]
         ready.set()
         await self._closing.wait()
-        server.close()
-        for _ in range(_ACCEPTING):  # a connection accepted just before is made within the next steps of the loop
+        for accepting in server.sockets:
+            self._loop.remove_reader(accepting)
+        # A connection that was accepted just before is made within the next steps. Of one that is made when the server
+        # is closed already, asyncio of some releases forgets the socket.
+        for _ in range(_ACCEPTING):
             await asyncio.sleep(0)
+        server.close()
         await listener.close()
         await server.wait_closed()
 
