@@ -5,6 +5,7 @@ import gc
 import json
 import signal
 import threading
+from contextlib import AsyncExitStack
 from typing import Any, assert_type
 
 import anthropic
@@ -16,9 +17,9 @@ from openai import AsyncAzureOpenAI, AsyncOpenAI, AzureOpenAI, OpenAI
 from pydantic import BaseModel
 
 from mustcall import ConfigError, Controls, GroundingRule, wrap
-from mustcall.adapters.blocking import Turnstile
+from mustcall.adapters.blocking import Driver, Turnstile
 from mustcall.adapters.contract import Contract
-from mustcall.adapters.httpx_answers import AsyncContractTransport, ContractTransport
+from mustcall.adapters.httpx_answers import AsyncContractTransport, ContractTransport, _async_body, _blocking_body
 from mustcall.adapters.wrapping import OPENAI_ROUTES
 from mustcall.core.origin import Wire
 from mustcall.engine.turns import OperatorSettings
@@ -31,6 +32,7 @@ from support.wrapped import CALL, QUESTION, SCHEMA, WAYS, Way, ask, make_client,
 
 GOOD = Turn(Call("price", {"item": "hat"}))
 TOOL: Any = {"type": "function", "function": {"name": "price", "parameters": SCHEMA}}
+HTTPX: Any = httpx
 ASKED: Any = [{"role": "user", "content": QUESTION}]
 SYNC = Way(Wire.CHAT, blocks=True, streams=False)
 ASYNC = Way(Wire.CHAT, blocks=False, streams=False)
@@ -40,6 +42,34 @@ class Price(BaseModel):
     """A price."""
 
     euros: int
+
+
+class Unending:
+    """The rest of a stream that cannot be ended."""
+
+    async def close(self) -> None:
+        """Fail."""
+        raise RuntimeError("it goes on")
+
+
+async def test_what_a_stream_holds_is_closed_though_its_end_fails() -> None:
+    """A connection that stayed open behind an error would stay open to the end of the process."""
+    chunks: Any = Unending()
+    closed: list[str] = []
+    held = AsyncExitStack()
+    held.callback(closed.append, "the connections")
+    with pytest.raises(RuntimeError, match="it goes on"):
+        await _async_body(HTTPX)(b"", chunks, held).aclose()
+    assert closed == ["the connections"]
+
+
+def test_the_loop_of_a_stream_is_closed_though_its_end_fails() -> None:
+    """The same for a client that blocks: its event loop ends with the stream."""
+    chunks: Any = Unending()
+    driver = Driver(Turnstile())
+    with pytest.raises(RuntimeError, match="it goes on"):
+        _blocking_body(HTTPX)(b"", chunks, driver).close()
+    assert driver.closed
 
 
 def test_the_type_stays() -> None:

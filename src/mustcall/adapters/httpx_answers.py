@@ -197,8 +197,10 @@ class _BlockingBody:
     def close(self) -> None:
         """Give up what is left, upstream included."""
         if not self._driver.closed:
-            self._driver.run(self._chunks.close)
-            self._driver.close()
+            try:
+                self._driver.run(self._chunks.close)
+            finally:
+                self._driver.close()
 
 
 class _AsyncBody:
@@ -237,9 +239,11 @@ class _AsyncBody:
 
     async def aclose(self) -> None:
         """Give up what is left, upstream included."""
-        await self._chunks.close()
-        if self._held is not None:
-            await self._held.aclose()
+        try:
+            await self._chunks.close()
+        finally:
+            if self._held is not None:
+                await self._held.aclose()
 
 
 @cache
