@@ -97,7 +97,7 @@ async def test_a_ledger_of_another_build_is_refused(place: str) -> None:
 
 async def test_many_may_open_a_new_ledger_at_once(place: str) -> None:
     """Replicas that start together make the tables once."""
-    ledgers = [open_ledger(place) for _ in range(6)]
+    ledgers = [open_ledger(place, limit=60.0) for _ in range(6)]
     await asyncio.gather(*(ledger.open() for ledger in ledgers))
     for number, ledger in enumerate(ledgers):
         await ledger.queue_run(f"r{number}", b"")

@@ -66,7 +66,7 @@ async def test_counts_that_expired_start_anew(ledger: Ledger) -> None:
 
 async def test_replicas_count_at_the_same_time(place: str) -> None:
     """Rule 139: no count of either is lost, in whatever order they write."""
-    async with open_ledger(place) as one, open_ledger(place) as other:
+    async with open_ledger(place, limit=60.0) as one, open_ledger(place, limit=60.0) as other:
         await asyncio.gather(*(each.add_tallies([TALLY]) for each in (one, other) for _ in range(10)))
         assert await other.tallies() == [tally(made=20)]
 
@@ -129,7 +129,7 @@ async def test_measured_profiles_are_written_over(ledger: Ledger) -> None:
 
 async def test_one_replica_takes_on_a_measurement(place: str) -> None:
     """Of many that ask at once one gets it; what was measured stays as it is, and the next turn comes later."""
-    async with open_ledger(place) as one, open_ledger(place) as other:
+    async with open_ledger(place, limit=60.0) as one, open_ledger(place, limit=60.0) as other:
         await one.put_measured(MEASURED)
         before = (await one.measured())[0]
         ours = await asyncio.gather(*(each.claim_measuring(MEASURED, every=0.0) for each in (one, other)))

@@ -56,7 +56,7 @@ async def steps(ledger: Ledger, run: str) -> list[int]:
 
 async def test_sixty_four_clients(tmp_path: Path) -> None:
     """64 clients write and read at once: nobody is told that the database is locked, nothing is lost."""
-    async with open_ledger(tmp_path / "l.db") as ledger:
+    async with open_ledger(tmp_path / "l.db", limit=60.0) as ledger:
 
         async def client(number: int) -> None:
             await ledger.start_run(f"r{number}", b"", owner="o", lease=60)

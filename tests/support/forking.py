@@ -37,7 +37,7 @@ __all__ = ["Forking", "can_fork", "processors", "usual_workers"]
 #: So many shares of what is left are handed out at a time: small enough that no worker ends long after the others.
 _SHARES = 4
 #: Workers on a machine that others use, too: at least, at most, and for each process that runs or waits to run.
-_AMONG_OTHERS, _AMONG_MANY, _FOR_EACH = 12, 28, 3
+_AMONG_OTHERS, _AMONG_MANY, _FOR_EACH = 12, 20, 2
 #: Seconds that workers have for the end of their fixtures after an interruption.
 _PATIENCE = 30.0
 

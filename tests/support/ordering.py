@@ -24,6 +24,8 @@ LONG = (
     "engine/durable/test_crash.py",
     "gateway/test_workers.py",
     "gateway/test_ui_browser.py",
+    "tools/test_breaks.py",
+    "tools/test_forking.py",
 )
 #: Folders whose tests are short, nearly all of them.
 SHORT = frozenset({"core", "dialects", "policy", "profiles", "wire"})

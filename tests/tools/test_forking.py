@@ -459,12 +459,12 @@ def test_threads_are_refused(project: Project) -> None:
 
 @pytest.mark.parametrize(
     ("forks", "load", "workers"),
-    [(True, 3.0, 4), (True, 3.1, 12), (True, 8.0, 24), (True, 50.0, 28), (False, 99.0, 4)],
+    [(True, 3.0, 4), (True, 3.1, 12), (True, 8.0, 16), (True, 50.0, 20), (False, 99.0, 4)],
 )
 def test_there_are_more_workers_where_other_programs_run(
     monkeypatch: pytest.MonkeyPatch, forks: bool, load: float, workers: int
 ) -> None:
-    """Two more than processors; twelve to 28 where those are busy, as processes cost little that are forked."""
+    """Two more than processors; twelve to twenty where those are busy, as processes cost little that are forked."""
     monkeypatch.setattr(forking, "processors", lambda: 2)
     monkeypatch.setattr(forking, "can_fork", lambda: forks)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
