@@ -38,6 +38,7 @@ __all__ = ["Forking", "can_fork", "processors", "usual_workers"]
 _SHARES = 4
 #: Workers on a machine that others use, too: at least, at most, and for each process that runs or waits to run.
 _AMONG_OTHERS, _AMONG_MANY, _FOR_EACH = 12, 20, 2
+_SAMPLES = 11
 #: Seconds that workers have for the end of their fixtures after an interruption.
 _PATIENCE = 30.0
 
@@ -60,9 +61,19 @@ def usual_workers() -> int:
     processes; otherwise so many would only get in each other's way (a tenth more CPU time).
     """
     usual = processors() + 2
-    if not can_fork() or (load := os.getloadavg()[0]) <= 1.5 * processors():
+    if not can_fork() or (others := runnable()) <= 1.5 * processors():
         return usual
-    return max(usual, _AMONG_OTHERS, min(_AMONG_MANY, round(_FOR_EACH * load)))
+    return max(usual, _AMONG_OTHERS, min(_AMONG_MANY, _FOR_EACH * others))
+
+
+def runnable() -> int:
+    """Return how many threads besides this one run or wait to run now; an average would tell of what is over, too."""
+    seen: list[int] = []
+    for _ in range(_SAMPLES):
+        now = Path("/proc/loadavg").read_text(encoding="ascii").split()[3]
+        seen.append(int(now.partition("/")[0]) - 1)
+        time.sleep(0.02)
+    return sorted(seen)[_SAMPLES // 2]
 
 
 def shares(count: int, workers: int, borders: set[int], alone: int = 0) -> Iterator[range]:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support import forking
-from support.forking import can_fork, shares, usual_workers
+from support.forking import can_fork, runnable, shares, usual_workers
 
 SUPPORT = Path(__file__).parents[1]
 #: The plugin in a project of its own, without the other plugins and the settings of this one.
@@ -458,14 +458,28 @@ def test_threads_are_refused(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("forks", "load", "workers"),
-    [(True, 3.0, 4), (True, 3.1, 12), (True, 8.0, 16), (True, 50.0, 20), (False, 99.0, 4)],
+    ("forks", "others", "workers"),
+    [(True, 3, 4), (True, 4, 12), (True, 8, 16), (True, 50, 20), (False, 99, 4)],
 )
 def test_there_are_more_workers_where_other_programs_run(
-    monkeypatch: pytest.MonkeyPatch, forks: bool, load: float, workers: int
+    monkeypatch: pytest.MonkeyPatch, forks: bool, others: int, workers: int
 ) -> None:
     """Two more than processors; twelve to twenty where those are busy, as processes cost little that are forked."""
     monkeypatch.setattr(forking, "processors", lambda: 2)
     monkeypatch.setattr(forking, "can_fork", lambda: forks)
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(forking, "runnable", lambda: others)
     assert usual_workers() == workers
+
+
+def test_programs_that_run_are_counted() -> None:
+    """Those that run while they are counted, whatever the average of the last minute is."""
+    command = [sys.executable, "-c", "while True: pass"]
+    busy = [subprocess.Popen(command) for _ in range(9)]  # noqa: S603  this interpreter
+    until = time.monotonic() + PATIENCE
+    try:
+        while (seen := runnable()) < 9:
+            assert time.monotonic() < until, f"{seen} of 9 are seen"
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
