@@ -64,15 +64,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Leave the processes to pytest-xdist where they cannot be forked; it has yet to read its options."""
-    option = config.option
-    if _workers(config) and not can_fork() and option.numprocesses is None and not option.usepdb:
-        option.numprocesses, option.dist = _workers(config), "worksteal"
+    option, workers = config.option, _workers(config)
+    if workers != 0 and not can_fork() and option.numprocesses is None and not option.usepdb:
+        option.numprocesses, option.dist = workers or usual_workers(), "worksteal"
 
 
-def _workers(config: pytest.Config) -> int:
+def _workers(config: pytest.Config) -> int | None:
+    """Return how many workers are asked for, None for as many as are usual when they start."""
     asked = str(config.getoption("--workers"))
     if asked == "auto":
-        return usual_workers()
+        return None
     if not asked.isdecimal():
         raise pytest.UsageError(f"--workers takes a number or auto, not {asked}")
     return int(asked)
@@ -81,11 +82,10 @@ def _workers(config: pytest.Config) -> int:
 def pytest_configure(config: pytest.Config) -> None:
     """Fork workers, if they are asked for and can be had."""
     workers = _workers(config)
-    if workers > 1 and can_fork() and not hasattr(config, "workerinput"):
+    if workers not in (0, 1) and can_fork() and not hasattr(config, "workerinput"):
         if config.args_source is not pytest.Config.ArgsSource.ARGS:  # all tests, which somebody has to compile
             compile_ahead(_HERE.parent)
-        asked = None if config.getoption("--workers") == "auto" else workers
-        config.pluginmanager.register(Forking(asked, _prepare, lambda item: is_long(item.path)), "forking")
+        config.pluginmanager.register(Forking(workers, _prepare, lambda item: is_long(item.path)), "forking")
 
 
 def _prepare() -> None:
